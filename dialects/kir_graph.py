@@ -12,6 +12,8 @@ from covan_mlir.kir.graph import Graph, OperatorNode
 
 FROZEN = "kir.frozen"
 """Attribute of a function: the graph of its operators, from which on nothing changes it any more."""
+LEFT_OVER = "kir.left_over"
+"""Attribute of a function: the operators that no kernel is written for, as JSON."""
 Label = Callable[[Any], str | None]
 """What can be told of an operation that is an operator; None of another one."""
 _SIZES = frozenset({"tensor.dim", "flow.tensor.dim", "memref.dim"})

@@ -25,6 +25,7 @@ CHAIN_FIELDS: Mapping[str, Any] = {
     "inputs": ir.ArrayAttr,
     "body": ext.Region,
 }
+OPERATOR_FIELDS: Mapping[str, Any] = {**CHAIN_FIELDS, "held": ext.Region}
 CHAIN_TRAITS: Sequence[Any] = (ir.IsIsolatedFromAboveTrait, ir.NoTerminatorTrait, ext.Pure)
 
 

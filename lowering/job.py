@@ -174,6 +174,7 @@ def _attempt(
         broken=observers.broken if observers is not None else "",
         fusions=tuple(border.decisions),
         substituted=substituted,
+        left_over=tuple(border.left_over),
     )
     return result, state.output
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from covan_mlir.provenance.fusion import FusionRecord
+from covan_mlir.provenance.fusion import FusionRecord, LeftOverRecord
 from covan_mlir.provenance.observed import Observed
 from covan_mlir.provenance.substitution import SubstitutedGraph
 
@@ -65,6 +65,7 @@ class JobResult:
         why_unsubstituted: why no rule was applied, if the pass that does failed.
         substituted: what rules made of the program; None: nobody asked for that.
         broken: after which step kernels were not one to one with operators, and how; empty: they always were.
+        left_over: the operators that no kernel was written for.
     """
 
     frontend: Literal["linalg", "torch"]
@@ -79,3 +80,4 @@ class JobResult:
     why_unsubstituted: StepFailure | None = None
     substituted: SubstitutedGraph | None = field(default=None, repr=False)
     broken: str = ""
+    left_over: tuple[LeftOverRecord, ...] = field(default=(), repr=False)

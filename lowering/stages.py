@@ -17,7 +17,7 @@ from torch_mlir import ir
 import covan_mlir.lowering.kernels.passes  # noqa: F401  # makes fred-raise and fred-kernels known
 from covan_mlir.dialects import prov_locations
 from covan_mlir.dialects.arguments import ArgumentFacts, read_arguments, write_arguments
-from covan_mlir.dialects.kir_graph import FROZEN
+from covan_mlir.dialects.kir_graph import FROZEN, LEFT_OVER
 from covan_mlir.dialects.prov_baseline import erase_baseline
 from covan_mlir.dialects.prov_graph import functions
 from covan_mlir.dialects.prov_kept import KEPT
@@ -41,7 +41,7 @@ from covan_mlir.lowering.request import SUPEROPTIMISE, WINOGRAD, Job
 from covan_mlir.lowering.result import CompilerDiagnostic, Severity
 from covan_mlir.passes.framework import registry
 from covan_mlir.passes.framework.pipeline import parse_pipeline
-from covan_mlir.provenance.fusion import FusionRecord
+from covan_mlir.provenance.fusion import FusionRecord, LeftOverRecord
 from covan_mlir.provenance.substitution import SubstitutedGraph
 from covan_mlir.support.typed_json import convert
 
@@ -102,8 +102,9 @@ FOR_IREE = ("linalg-cut-windows", "linalg-rotate-halves")
 BEFORE_CHAINS, BEFORE_IREE = (tuple(f"func.func({name})" for name in names) for names in (FOR_CHAINS, FOR_IREE))
 """Those as elements of a pipeline."""
 
-OPERATORS = ("func.func(kir-raise,kir-freeze)", "kir-check")
-"""Before and behind the pass that makes kernels of chains: each is an operator that says what it is, and one kernel."""
+OPERATORS = ("func.func(kir-raise,kir-freeze)", "kir-check", "func.func(kir-lower)")
+"""Before and behind the pass that makes kernels of chains: each is an operator that says what it is, and one kernel.
+What no kernel takes in is an operator in between, too."""
 
 CHECK = "prov-check"
 """Fails where the traces no longer say, to the last operation, what the program computes."""
@@ -153,8 +154,8 @@ def raising(job: Job) -> PassStage:
 def kernels(job: Job) -> PassStage:
     """Chains to calls of kernels; traces as names, which every context understands."""
     check = (CHECK,) if job.provenance else ()
-    raised, told = OPERATORS
-    passes = (raised, f"fred-kernels{_options(job)}", told, *check)
+    raised, told, lowered = OPERATORS
+    passes = (raised, f"fred-kernels{_options(job)}", told, lowered, *check)
     return PassStage("fred-kernels", (*passes, *BEFORE_IREE, "prov-lower-locations"))
 
 
@@ -236,6 +237,7 @@ def load_passes() -> None:
         "kir-freeze",
         "fred-kernels",
         "kir-check",
+        "kir-lower",
         "prov-lower-locations",
     )
     for name in names:
@@ -293,6 +295,7 @@ class Border:
 
     Attributes:
         decisions: on chains of reductions.
+        left_over: operators that no kernel was written for.
         shared: dispatches whose work the caller shares with a team of threads.
         kernels: what kernels of our own compute, by the symbol of each of their dispatches.
     """
@@ -300,6 +303,7 @@ class Border:
     def __init__(self, job: Job) -> None:
         self.kernels: dict[str, KernelBody] = {}
         self.decisions: list[FusionRecord] = []
+        self.left_over: list[LeftOverRecord] = []
         self.shared = 0
         self._enter = iree_phases.enter(job.flags, job.devices)
         # Where the compiler prints after each pass, it prints no passes over kernels while the program waits for them.
@@ -318,7 +322,7 @@ class Border:
 
     def cross(self, state: PipelineState) -> None:
         """The step into IREE's context, without what passes of ours left for each other."""
-        self.decisions = take_off(state.module)
+        self.decisions, self.left_over = take_off(state.module)
         self._enter(state)
 
     def embed(self, state: PipelineState) -> None:
@@ -362,13 +366,14 @@ class Border:
                     self._code.put_aside(state.module)
 
 
-def take_off(module: ir.Module) -> list[FusionRecord]:
+def take_off(module: ir.Module) -> tuple[list[FusionRecord], list[LeftOverRecord]]:
     """Removes what passes of ours left for each other in a module of torch-mlir's.
 
     Returns:
-        what was decided about chains of reductions.
+        what was decided about chains of reductions, and the operators that no kernel was written for.
     """
     decisions: list[FusionRecord] = []
+    left_over: list[LeftOverRecord] = []
     operation = module.operation
     for name in (LINES, KEPT, DEVICE, RECORDS):
         if name in operation.attributes:
@@ -380,5 +385,8 @@ def take_off(module: ir.Module) -> list[FusionRecord]:
         if DECISIONS in function.attributes:
             decisions += map(FusionRecord.from_json, json.loads(function.attributes[DECISIONS].value))
             del function.attributes[DECISIONS]
+        if LEFT_OVER in function.attributes:
+            left_over += map(LeftOverRecord.from_json, json.loads(function.attributes[LEFT_OVER].value))
+            del function.attributes[LEFT_OVER]
         write_arguments(function, [ArgumentFacts()] * len(read_arguments(function)))
-    return decisions
+    return decisions, left_over

@@ -7,12 +7,10 @@ from torch_mlir import ir
 
 from covan_mlir.dialects.chain_holders import OPERATORS
 from covan_mlir.dialects.fred_chain import chains
-from covan_mlir.dialects.prov import has_table, read_table
+from covan_mlir.dialects.kir_operator import ACTIONS
 from covan_mlir.dialects.prov_graph import functions
-from covan_mlir.dialects.prov_kept import kept_text, parse_kept
 from covan_mlir.dialects.prov_locations import TRACE
-from covan_mlir.dialects.prov_table import Table
-from covan_mlir.passes.framework.interface import PassFailure
+from covan_mlir.passes.framework.actions import table_of
 from covan_mlir.passes.framework.rewriter import Rewriter
 
 
@@ -35,25 +33,11 @@ class KirConsolidate:
     op_name: ClassVar[str | None] = "builtin.module"
 
     def run(self, op: ir.Operation) -> None:
-        table = _table(op)
+        table = table_of(op)
         for function in functions(op):
             rewriter = Rewriter(function)
             for operator in chains(function, *OPERATORS):
                 actions = sorted({table.action_of(part) for part in rewriter.trace(operator)})
                 ids = [ir.IntegerAttr.get(ir.IntegerType.get_signless(64, op.context), action) for action in actions]
                 trace = ir.DynamicAttr.get(TRACE, [ir.ArrayAttr.get(ids, op.context)], op.context)
-                operator.attributes["trace"] = trace
-
-
-def _table(module: ir.Operation) -> Table:
-    """The parts of the module's table.
-
-    Raises:
-        PassFailure: it has none.
-    """
-    if has_table(module):
-        return read_table(module)
-    text = kept_text(module)
-    if text is None:
-        raise PassFailure("the module has no table of provenance: nothing says what the parts are of")
-    return parse_kept(text)
+                operator.attributes[ACTIONS] = trace

@@ -6,6 +6,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from covan_mlir.dialects.chain_holders import OPERATORS
+from covan_mlir.dialects.kir_operator import forget_actions
 from covan_mlir.dialects.prov import detach_table
 from covan_mlir.dialects.prov_locations import TRACE, rewrite_locations, strip
 
@@ -13,7 +14,7 @@ from covan_mlir.dialects.prov_locations import TRACE, rewrite_locations, strip
 @dataclass(frozen=True)
 class ProvStrip:
     """Removes the table and every trace, keeping files, lines and other names in locations; what operators tell of the
-    actions that they perform (``kir-consolidate``) goes, too.
+    actions that they perform (``kir-consolidate``, ``kir-attach``) goes, too.
 
     Before::
 
@@ -37,8 +38,8 @@ class ProvStrip:
         def visit(nested: ir.Operation) -> ir.WalkResult:
             if nested.name == "prov.perform":
                 nested.attributes["trace"] = nothing
-            elif nested.name in OPERATORS and "trace" in nested.attributes:
-                del nested.attributes["trace"]
+            elif nested.name in OPERATORS:
+                forget_actions(nested)
             return ir.WalkResult.ADVANCE
 
         op.walk(visit)

@@ -302,13 +302,14 @@ def explain(
         message, _, near = str(error.args[0]).partition("; ")
         raise CliError(message, near or "'covan explain FILE.covan' lists all that there is") from error
     if fusion:
-        from covan_mlir.provenance.explain_fusion import fusions, fusions_json, fusions_text
+        from covan_mlir.provenance.explain_fusion import fusions, fusions_json, fusions_text, left_over
 
         records = lineage.fusions if what is None else fusions(lineage, actions)
+        left = left_over(lineage, actions)
         if as_json:
-            print(json.dumps(fusions_json(lineage, records, times), indent=1))
+            print(json.dumps(fusions_json(lineage, records, times, left), indent=1))
         else:
-            print(fusions_text(lineage, records, times), end="")
+            print(fusions_text(lineage, records, times, left), end="")
         return
     sites = lineage.sites if what is None else lineage.where(what)
     lost = set(unperformed(lineage)).intersection(actions)

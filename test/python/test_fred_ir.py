@@ -310,7 +310,7 @@ def test_what_is_refused_stays_as_it_was(caplog: pytest.LogCaptureFixture, monke
     monkeypatch.setattr(choice, "select", refuse)
     with caplog.at_level(logging.INFO, "covan_mlir"):
         parse_pipeline("builtin.module(func.func(fred-raise{target=cpu}),fred-kernels{target=cpu})").run(module)
-    said = stages.take_off(module)
+    said, _ = stages.take_off(module)
     assert str(module) == before
     assert [decision.reason for decision in said] == ["not today"] * len(asked)
     # First with the products of matrices, then without; then these by themselves, with what is behind them or alone.

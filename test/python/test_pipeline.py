@@ -217,6 +217,7 @@ def test_command_prints_it(tmp_path: Path) -> None:
         "func.func(kir-raise,kir-freeze)",
         "fred-kernels",
         "kir-check",
+        "func.func(kir-lower)",
         "prov-check",
         "func.func(linalg-cut-windows)",
         "func.func(linalg-rotate-halves)",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from torch_mlir import ir
 from torch_mlir.dialects import arith, func, tensor
 
-from covan_mlir.dialects.chain_holders import CHAINS
+from covan_mlir.dialects.chain_holders import CHAINS, holds_ops
 from covan_mlir.dialects.fred_chain import chains, read_chain
 from covan_mlir.dialects.prov_graph import functions
 from covan_mlir.dialects.prov_locations import Fused, TraceReader, fused_key
@@ -69,7 +69,7 @@ class FredKernels(ForTarget):
         chooser = self.chooser(op)
         declared: dict[str, Executable] = {}
         for function in functions(op):
-            chain_ops = list(chains(function, *CHAINS))
+            chain_ops = [chain_op for chain_op in chains(function, *CHAINS) if not holds_ops(chain_op)]
             rewriter = Rewriter(function) if chain_ops else None
             for chain_op in chain_ops:
                 assert rewriter is not None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from covan_mlir.provenance.attached import FOLDER
 from covan_mlir.provenance.model import Action, LineageData
 from covan_mlir.support.typed_json import JsonObject, Natural, Number, Sha256
 
@@ -17,8 +18,6 @@ Way = Literal["at hand", "in place", "split", "recompute"]
 Outcome = Literal["dispatched", "view", "merged"]
 TAG = "attached"
 """The tag of the actions of attached operators."""
-FOLDER = "attached"
-"""Their module path is this and the attachment's name."""
 
 
 @dataclass(frozen=True)

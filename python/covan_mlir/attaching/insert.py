@@ -16,13 +16,14 @@ from torch.export.graph_signature import InputKind, InputSpec, OutputKind, Outpu
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from covan_mlir.artifacts.attachment import FOLDER, Attachment, MlirFunction, plain_name
+from covan_mlir.artifacts.attachment import Attachment, MlirFunction, plain_name
 from covan_mlir.attaching import mlir
 from covan_mlir.errors import ExportError, InputError
 from covan_mlir.frontend.actions import type_strings, writes
 from covan_mlir.frontend.capture import Capture, capture
 from covan_mlir.frontend.groups import ATTACHED
 from covan_mlir.frontend.rebuild import copied, mutates, observable, program_of, varying
+from covan_mlir.provenance.attached import FOLDER
 
 _STATEFUL = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 

@@ -279,4 +279,4 @@ def _lineage(imported: Imported, actions: tuple[Action, ...], result: JobResult,
         tagged.action_tags,
         graph.substitution if graph is not None else None,
     )
-    return trace_program(source, result.observed, result.fusions)
+    return trace_program(source, result.observed, result.fusions, result.left_over)

@@ -38,11 +38,14 @@ class Space:
         sizes: whole size of each axis.
         ranges: positions of each axis, where not all.
         wide: the element type that all floats are computed in instead of their own.
+        exact: functions (``math``) of narrower floats are computed in f64, and rounded once: NumPy's own of f32 are
+            those of the machine.
     """
 
     sizes: Mapping[str, int]
     ranges: Mapping[str, slice]
     wide: str | None = None
+    exact: bool = False
 
     def dtype(self, dtype: str) -> str:
         """The element type that a value of ``dtype`` is computed in."""
@@ -70,7 +73,10 @@ def evaluate(expr: Expr, env: Mapping[str, Value], position: tuple[str, ...], sp
             places = np.arange(space.sizes[node.axis])[space.ranges.get(node.axis, slice(None))]
             result = Value(places, (node.axis,)).at(position)
         elif isinstance(node, Apply):
-            result = compute(node.op, tuple(results[id(arg)] for arg in node.args), dtype)
+            args = tuple(results[id(arg)] for arg in node.args)
+            if space.exact and node.op.startswith("math.") and is_float(dtype):
+                args = tuple(arg.astype(np.float64) if arg.dtype.kind != "i" else arg for arg in args)
+            result = compute(node.op, args, dtype)
         results[id(node)] = result
     return results[id(expr)]
 

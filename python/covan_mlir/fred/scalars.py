@@ -6,24 +6,40 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-DTYPES: dict[str, np.dtype[Any]] = {
-    "f64": np.dtype(np.float64),
-    "f32": np.dtype(np.float32),
-    "f16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "index": np.dtype(np.int64),
-    "i64": np.dtype(np.int64),
-    "i32": np.dtype(np.int32),
-    "i16": np.dtype(np.int16),
-    "i8": np.dtype(np.int8),
-    "i1": np.dtype(np.bool_),
-}
+_BF16 = "bf16"
+
+
+class _ElementTypes(dict[str, np.dtype[Any]]):
+    """By name. ``bf16`` is of another package, which those who only read a lineage need not have."""
+
+    def __missing__(self, name: str) -> np.dtype[Any]:
+        if name != _BF16:
+            raise KeyError(name)
+        import ml_dtypes
+
+        self[name] = np.dtype(ml_dtypes.bfloat16)
+        return self[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name == _BF16 or super().__contains__(name)
+
+
+DTYPES = _ElementTypes(
+    f64=np.dtype(np.float64),
+    f32=np.dtype(np.float32),
+    f16=np.dtype(np.float16),
+    index=np.dtype(np.int64),
+    i64=np.dtype(np.int64),
+    i32=np.dtype(np.int32),
+    i16=np.dtype(np.int16),
+    i8=np.dtype(np.int8),
+    i1=np.dtype(np.bool_),
+)
 FLOATS = ("f16", "bf16", "f32", "f64")
 
 
@@ -198,7 +214,7 @@ def compute(op: str, args: tuple[Array, ...], dtype: str) -> Array:
     Raises:
         UnknownOperationError: no such operation.
     """
-    wide = tuple(x.astype(np.float32) if x.dtype in (DTYPES["bf16"], DTYPES["f16"]) else x for x in args)
+    wide = tuple(x.astype(np.float32) if x.dtype.name in ("bfloat16", "float16") else x for x in args)
     with np.errstate(all="ignore"):
         return np.asarray(_function(op)(*wide)).astype(DTYPES[dtype])
 

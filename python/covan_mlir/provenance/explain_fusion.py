@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
+from covan_mlir.fred.chain import Chain
+from covan_mlir.kir.operators import Operator
 from covan_mlir.kir.told import line, told
+from covan_mlir.provenance.attached import attached_in
 from covan_mlir.provenance.explain import short_files, user_frame
 from covan_mlir.provenance.fusion import FusionRecord
 from covan_mlir.provenance.model import Action, LineageData, Site
-from covan_mlir.provenance.operators import operator_in
+from covan_mlir.provenance.operators import PlacedOperator, operator_in, operators
 
 _INDENT = "  "
+_WITHOUT = "an operator without a kernel of covan's"
 
 
 class Timed(Protocol):
@@ -33,6 +37,12 @@ def fusions(lineage: LineageData, actions: Iterable[Action]) -> tuple[FusionReco
     """The records of the chains that perform some of the actions, in the order in which they were looked at."""
     wanted = {action.id for action in actions}
     return tuple(record for record in lineage.fusions if wanted & {a.id for a in actions_of(lineage, record)})
+
+
+def left_over(lineage: LineageData, actions: Iterable[Action]) -> tuple[PlacedOperator, ...]:
+    """The operators without a kernel of covan's that perform some of the actions."""
+    wanted = {action.id for action in actions}
+    return tuple(one for one in operators(lineage) if not one.kernel and wanted & {a.id for a in one.actions})
 
 
 def actions_of(lineage: LineageData, record: FusionRecord) -> tuple[Action, ...]:
@@ -59,50 +69,73 @@ def measured(lineage: LineageData, record: FusionRecord, profile: Timed | None) 
 
 
 def fusions_json(
-    lineage: LineageData, records: Iterable[FusionRecord], profile: Timed | None = None
+    lineage: LineageData,
+    records: Iterable[FusionRecord],
+    profile: Timed | None = None,
+    left: Iterable[PlacedOperator] = (),
 ) -> list[dict[str, Any]]:
     """The records as JSON, with the actions of each, where they stand in the source, the sites of the kernel, and what
-    was measured of it."""
+    was measured of it; behind them, operators without a kernel, with what is known of these.
+
+    Args:
+        left: as `left_over` gives them.
+    """
     rows = []
     for record in records:
-        frames = [(action, user_frame(action)) for action in actions_of(lineage, record)]
-        places = [
-            {"name": a.name, "op": a.op, "file": f.file if f else None, "line": f.line if f else None}
-            for a, f in frames
-        ]
+        places = _places(actions_of(lineage, record))
         sites = [site.id for site in sites_of(lineage, record)]
         took = measured(lineage, record, profile)
         operator = operator_in(record)
-        kind = {} if operator is None else {"operator": {"kind": operator[1].kind, **told(operator[1])}}
+        kind = {} if operator is None else {"operator": _told(operator[1], operator[0], actions_of(lineage, record))}
         rows.append({**record.to_json(), "actions": places, "sites": sites, "measured_seconds": took, **kind})
+    for one in left:
+        said = {"actions": _places(one.actions), "sites": [one.site.id], "measured_seconds": None}
+        rows.append({"what": _WITHOUT, **said, "operator": _told(one.operator, one.chain, one.actions)})
     return rows
 
 
-def fusions_text(lineage: LineageData, records: Iterable[FusionRecord], profile: Timed | None = None) -> str:
-    """The records for people: one paragraph each."""
+def _places(actions: Iterable[Action]) -> list[dict[str, Any]]:
+    frames = [(action, user_frame(action)) for action in actions]
+    return [
+        {"name": a.name, "op": a.op, "file": f.file if f else None, "line": f.line if f else None} for a, f in frames
+    ]
+
+
+def _told(operator: Operator, chain: Chain, actions: Iterable[Action]) -> dict[str, Any]:
+    attached = attached_in(action.module for action in actions)
+    return {"kind": operator.kind, **told(operator, chain), **({"attached": list(attached)} if attached else {})}
+
+
+def fusions_text(
+    lineage: LineageData,
+    records: Iterable[FusionRecord],
+    profile: Timed | None = None,
+    left: Iterable[PlacedOperator] = (),
+) -> str:
+    """The records for people, and operators without a kernel: one paragraph each."""
     given = tuple(records)
     short = short_files(f.file for action in lineage.actions for f in action.frames if not f.internal)
     fused = sum(bool(record.kernel) for record in given)
     lines = [f"{_count(len(given), 'chain')} of reductions found; {fused} in a kernel of its own"]
     for record in given:
         lines += ["", record.what, *(_INDENT + line for line in _paragraph(lineage, record, short, profile))]
+    for one in left:
+        said = [*_of_actions(one.actions, short), f"site {one.site.id}", *_of_operator(one.operator, one.actions)]
+        lines += ["", _WITHOUT, *(_INDENT + line for line in said)]
     return "\n".join(lines) + "\n"
 
 
 def _paragraph(
     lineage: LineageData, record: FusionRecord, short: dict[str, str], profile: Timed | None
 ) -> Iterator[str]:
-    for action in actions_of(lineage, record):
-        frame = user_frame(action)
-        place = f"  {short[frame.file]}:{frame.line}" if frame else ""
-        yield f"action {action.name} ({action.op.removesuffix('.default')}){place}"
+    yield from _of_actions(actions_of(lineage, record), short)
     if record.kernel:
         sites = [str(site.id) for site in sites_of(lineage, record)]
         yield f"kernel {record.kernel}, site {', '.join(sites) or 'none'}"
     else:
         yield f"no kernel: {record.reason}"
     if (operator := operator_in(record)) is not None:
-        yield f"operator {line(operator[1])}"
+        yield from _of_operator(operator[1], actions_of(lineage, record))
     if record.chain:
         yield "chain"
         yield from (_INDENT + line for line in record.chain)
@@ -118,6 +151,19 @@ def _paragraph(
         took = measured(lineage, record, profile)
         told = "not measured" if took is None else f"measured {_seconds(took)}"
         yield f"predicted {_seconds(record.seconds)}; {told}"
+
+
+def _of_actions(actions: Iterable[Action], short: dict[str, str]) -> Iterator[str]:
+    for action in actions:
+        frame = user_frame(action)
+        place = f"  {short[frame.file]}:{frame.line}" if frame else ""
+        yield f"action {action.name} ({action.op.removesuffix('.default')}){place}"
+
+
+def _of_operator(operator: Operator, actions: Iterable[Action]) -> Iterator[str]:
+    yield f"operator {line(operator)}"
+    if attached := attached_in(action.module for action in actions):
+        yield f"attached {', '.join(attached)}"
 
 
 def _decided(record: FusionRecord) -> str:

@@ -62,3 +62,15 @@ class FusionRecord(JsonObject, frozen=True):
     template: str = ""
     measured: Amount = 0.0
     elsewhere: bool = False
+
+
+class LeftOverRecord(JsonObject, frozen=True):
+    """An operator that another compiler compiled: no kernel of covan's is written for it.
+
+    Attributes:
+        parts: ids of the source's parts that it performs.
+        source: its formula (`covan_mlir.fred.chain_json`).
+    """
+
+    parts: tuple[Natural, ...]
+    source: Mapping[str, Any]

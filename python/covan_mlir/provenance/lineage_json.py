@@ -65,6 +65,7 @@ def dump(lineage: LineageData) -> dict[str, Any]:
         "tags": _stored_tags(lineage),
         "bodies": to_builtins(lineage.bodies),
         "fusions": [record.to_json() for record in lineage.fusions],
+        "left_over": [record.to_json() for record in lineage.left_over],
         "substitution": None if lineage.substitution is None else lineage.substitution.to_json(),
         "pool": pool.values,
     }
@@ -136,6 +137,7 @@ def _lineage(stored: StoredLineage) -> LineageData:
         results=stored.results,
         phases=phases.load(stored.phases, pool),
         fusions=stored.fusions,
+        left_over=stored.left_over,
         bodies=stored.bodies,
         substitution=stored.substitution,
     )

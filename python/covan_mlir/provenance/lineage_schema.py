@@ -11,7 +11,7 @@ import msgspec
 
 from covan_mlir.provenance.bodies import Bodies, malformed
 from covan_mlir.provenance.control import CARRIED
-from covan_mlir.provenance.fusion import FusionRecord
+from covan_mlir.provenance.fusion import FusionRecord, LeftOverRecord
 from covan_mlir.provenance.model import Kind
 from covan_mlir.provenance.substitution import Substitution
 from covan_mlir.provenance.words import is_group, is_tag
@@ -178,6 +178,7 @@ class StoredLineage(JsonObject, frozen=True):
     tags: list[StoredTag]
     bodies: Bodies
     fusions: list[FusionRecord]
+    left_over: list[LeftOverRecord]
     substitution: Substitution | None
     pool: list[str | StoredFrame]
 
@@ -258,6 +259,8 @@ class _Check:
             self._substitution(self.lineage.substitution)
         for index, fusion in enumerate(self.lineage.fusions):
             self._all(fusion.parts, self.parts, "a part", "fusions", index)
+        for index, operator in enumerate(self.lineage.left_over):
+            self._all(operator.parts, self.parts, "a part", "left_over", index)
 
     def _substitution(self, substitution: Substitution) -> None:
         before: set[int] = set()

@@ -17,7 +17,7 @@ from typing import Literal
 
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import Bodies
-from covan_mlir.provenance.fusion import FusionRecord
+from covan_mlir.provenance.fusion import FusionRecord, LeftOverRecord
 from covan_mlir.provenance.phases import Phase
 from covan_mlir.provenance.substitution import Substitution
 from covan_mlir.provenance.words import checked
@@ -264,6 +264,7 @@ class LineageData:
         fusions: Iterable[FusionRecord] = (),
         bodies: Bodies | None = None,
         substitution: Substitution | None = None,
+        left_over: Iterable[LeftOverRecord] = (),
     ) -> None:
         self.actions: tuple[Action, ...] = tuple(actions)
         self.sites: tuple[Site, ...] = tuple(sites)
@@ -284,6 +285,8 @@ class LineageData:
         """The tags of each action that has any, by id."""
         self.fusions: tuple[FusionRecord, ...] = tuple(fusions)
         """What was decided about each chain of reductions, in the order in which they were looked at."""
+        self.left_over: tuple[LeftOverRecord, ...] = tuple(left_over)
+        """The operators that no kernel of covan's was written for, in the order of the program."""
         self.bodies: Bodies = bodies or Bodies()
         """What the nodes of the final program compute."""
         self.substitution = substitution

@@ -10,7 +10,7 @@ from msgspec import structs
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import Held
 from covan_mlir.provenance.fates import action_fates, part_fates
-from covan_mlir.provenance.fusion import FusionRecord
+from covan_mlir.provenance.fusion import FusionRecord, LeftOverRecord
 from covan_mlir.provenance.joins import named
 from covan_mlir.provenance.merged import supplemented
 from covan_mlir.provenance.model import Action, Group, LineageData, Site
@@ -43,11 +43,17 @@ class SourceProgram:
     substitution: Substitution | None = None
 
 
-def trace_program(program: SourceProgram, observed: Observed, fusions: Sequence[FusionRecord] = ()) -> LineageData:
+def trace_program(
+    program: SourceProgram,
+    observed: Observed,
+    fusions: Sequence[FusionRecord] = (),
+    left_over: Sequence[LeftOverRecord] = (),
+) -> LineageData:
     """The lineage of one compilation.
 
     Args:
         fusions: what was decided about chains of reductions.
+        left_over: operators that no kernel was written for.
     """
     parts = {part.id: part for action in program.actions for part in action.parts}
     source = Source(parts)
@@ -75,6 +81,7 @@ def trace_program(program: SourceProgram, observed: Observed, fusions: Sequence[
         results=program.results,
         phases=kept([_named(source, phase, program.identity) for phase in observed.phases], graph),
         fusions=fusions,
+        left_over=left_over,
         bodies=structs.replace(observed.bodies, weights=dict(program.weights)),
         substitution=program.substitution,
     )

@@ -15,7 +15,7 @@ func.func @f0(%x: tensor<5x8xi8>, %w: tensor<8x16xi8>) -> tensor<5x16xi32> {
       "fred.yield"(%5) : (i32) -> ()
     }) {axes = ["i", "j"], combine = "add", initial = 0 : i32, over = ["k"], value = "s"} : () -> tensor<5x16xi32>
     "fred.output"(%s) : (tensor<5x16xi32>) -> ()
-  }) {axes = ["i", "j", "k"], sizes = [5, 16, 8], names = ["a", "b"], inputs = [["i", "k"], ["k", "j"]],
+  }, {}) {axes = ["i", "j", "k"], sizes = [5, 16, 8], names = ["a", "b"], inputs = [["i", "k"], ["k", "j"]],
     operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
     resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, accumulator = "i32", scales = [], results = [{}],
     first = {name = "a", signed = true, zero = 0, at = ["i", "k"]}, second = {name = "b", signed = true, zero = 0, at = ["k", "j"]}} : (tensor<5x8xi8>, tensor<8x16xi8>) -> tensor<5x16xi32>
@@ -39,7 +39,7 @@ func.func @f1(%x: tensor<5x8xi8>, %w: tensor<8x16xi8>) -> tensor<5x16xi32> {
       "fred.yield"(%5) : (i32) -> ()
     }) {axes = ["i", "j"], combine = "add", initial = 0 : i32, over = ["k"], value = "s"} : () -> tensor<5x16xi32>
     "fred.output"(%s) : (tensor<5x16xi32>) -> ()
-  }) {axes = ["i", "j", "k"], sizes = [5, 16, 8], names = ["a", "b"], inputs = [["i", "k"], ["k", "j"]],
+  }, {}) {axes = ["i", "j", "k"], sizes = [5, 16, 8], names = ["a", "b"], inputs = [["i", "k"], ["k", "j"]],
     operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
     resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, accumulator = "i32", scales = [], results = [{}],
     first = {name = "a", signed = true, zero = 3, at = ["i", "k"]}, second = {name = "b", signed = true, zero = 0, at = ["k", "j"]}} : (tensor<5x8xi8>, tensor<8x16xi8>) -> tensor<5x16xi32>
@@ -63,7 +63,7 @@ func.func @f2(%x: tensor<5x8xi8>, %w: tensor<8x16xi8>) -> tensor<5x16xi32> {
       "fred.yield"(%5) : (i32) -> ()
     }) {axes = ["i", "j"], combine = "add", initial = 0 : i32, over = ["k"], value = "s"} : () -> tensor<5x16xi32>
     "fred.output"(%s) : (tensor<5x16xi32>) -> ()
-  }) {axes = ["i", "j", "k"], sizes = [5, 16, 8], names = ["a", "b"], inputs = [["i", "k"], ["k", "j"]],
+  }, {}) {axes = ["i", "j", "k"], sizes = [5, 16, 8], names = ["a", "b"], inputs = [["i", "k"], ["k", "j"]],
     operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
     resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, results = [{}]} : (tensor<5x8xi8>, tensor<8x16xi8>) -> tensor<5x16xi32>
   return %y : tensor<5x16xi32>
@@ -86,7 +86,7 @@ func.func @f3(%x: tensor<5x8xi8>, %w: tensor<8x16xi8>) -> tensor<5x16xi32> {
       "fred.yield"(%5) : (i32) -> ()
     }) {axes = ["i", "j"], combine = "add", initial = 0 : i32, over = ["k"], value = "s"} : () -> tensor<5x16xi32>
     "fred.output"(%s) : (tensor<5x16xi32>) -> ()
-  }) {axes = ["i", "j", "k"], sizes = [5, 16, 8], names = ["a", "b"], inputs = [["i", "k"], ["k", "j"]],
+  }, {}) {axes = ["i", "j", "k"], sizes = [5, 16, 8], names = ["a", "b"], inputs = [["i", "k"], ["k", "j"]],
     operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
     resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, accumulator = "i32", scales = [2.0], results = [{}],
     first = {name = "a", signed = true, zero = 0, at = ["i", "k"]}, second = {name = "b", signed = true, zero = 0, at = ["k", "j"]}} : (tensor<5x8xi8>, tensor<8x16xi8>) -> tensor<5x16xi32>
@@ -110,11 +110,37 @@ func.func @f4(%x: tensor<5x8xi8>, %w: tensor<8x16xi8>) -> tensor<5x16xi32> {
       "fred.yield"(%5) : (i32) -> ()
     }) {axes = ["i", "j"], combine = "add", initial = 0 : i32, over = ["k"], value = "s"} : () -> tensor<5x16xi32>
     "fred.output"(%s) : (tensor<5x16xi32>) -> ()
-  }) {axes = ["i", "j", "k"], sizes = [5, 16, 8], names = ["a", "b"], inputs = [["i", "k"], ["k", "j"]],
+  }, {}) {axes = ["i", "j", "k"], sizes = [5, 16, 8], names = ["a", "b"], inputs = [["i", "k"], ["k", "j"]],
     operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
     resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, accumulator = "i32", scales = [], results = [{inverse = 2.0, zero = 0, least = 0, largest = 255, rounding = "half_even"}],
     first = {name = "a", signed = true, zero = 0, at = ["i", "k"]}, second = {name = "b", signed = true, zero = 0, at = ["k", "j"]}} : (tensor<5x8xi8>, tensor<8x16xi8>) -> tensor<5x16xi32>
   return %y : tensor<5x16xi32>
+}
+
+// -----
+
+// Ops that give something else.
+
+func.func @f6(%x: tensor<5xi8>) -> tensor<5xf32> {
+  // expected-error@+1 {{'kir.dequantize' op holds ops that do not read its operands, or do not give its results}}
+  %y = "kir.dequantize"(%x) ({
+  ^bb0(%a: tensor<5xi8>):
+    %v = "fred.map"() ({
+      %0 = "fred.read"(%a) : (tensor<5xi8>) -> i8
+      %1 = arith.sitofp %0 : i8 to f32
+      %scale = arith.constant 5.0e-1 : f32
+      %2 = arith.mulf %1, %scale : f32
+      "fred.yield"(%2) : (f32) -> ()
+    }) {axes = ["i"], value = "v"} : () -> tensor<5xf32>
+    "fred.output"(%v) : (tensor<5xf32>) -> ()
+  }, {
+  ^bb0(%a: tensor<5xi8>):
+    "fred.output"(%a) : (tensor<5xi8>) -> ()
+  }) {axes = ["i"], sizes = [5], names = ["a"], inputs = [["i"]],
+    operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
+    resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, results = [{}],
+    operands = [{name = "a", signed = true, zero = 0, scale = 0.5}]} : (tensor<5xi8>) -> tensor<5xf32>
+  return %y : tensor<5xf32>
 }
 
 // -----
@@ -134,7 +160,7 @@ func.func @f5(%x: tensor<5x8xi8>, %w: tensor<8x16xi8>) -> tensor<5x16xi32> {
       "fred.yield"(%5) : (i32) -> ()
     }) {axes = ["i", "j"], combine = "add", initial = 0 : i32, over = ["k"], value = "s"} : () -> tensor<5x16xi32>
     "fred.output"(%s) : (tensor<5x16xi32>) -> ()
-  }) {axes = ["i", "j", "k"], sizes = [5, 16], names = ["a", "b"], inputs = [["i", "k"], ["k", "j"]],
+  }, {}) {axes = ["i", "j", "k"], sizes = [5, 16], names = ["a", "b"], inputs = [["i", "k"], ["k", "j"]],
     operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
     resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, accumulator = "i32", scales = [], results = [{}],
     first = {name = "a", signed = true, zero = 0, at = ["i", "k"]}, second = {name = "b", signed = true, zero = 0, at = ["k", "j"]}} : (tensor<5x8xi8>, tensor<8x16xi8>) -> tensor<5x16xi32>

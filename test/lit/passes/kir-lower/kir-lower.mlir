@@ -21,7 +21,7 @@ func.func @product(%x: tensor<5x8xi8>, %w: tensor<8x16xi8>) -> tensor<5x16xi32> 
       "fred.yield"(%5) : (i32) -> ()
     }) {axes = ["i", "j"], combine = "add", initial = 0 : i32, over = ["k"], value = "s"} : () -> tensor<5x16xi32>
     "fred.output"(%s) : (tensor<5x16xi32>) -> ()
-  }) {axes = ["i", "j", "k"], sizes = [5, 16, 8], names = ["a", "b"], inputs = [["i", "k"], ["k", "j"]],
+  }, {}) {axes = ["i", "j", "k"], sizes = [5, 16, 8], names = ["a", "b"], inputs = [["i", "k"], ["k", "j"]],
     operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
     resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, accumulator = "i32", scales = [], results = [{}],
     first = {name = "a", signed = true, zero = 0, at = ["i", "k"]}, second = {name = "b", signed = true, zero = 0, at = ["k", "j"]}} : (tensor<5x8xi8>, tensor<8x16xi8>) -> tensor<5x16xi32> loc("prov:4:mm")

@@ -65,12 +65,12 @@ func.func @linear(%x: tensor<5x8xi8>, %w: tensor<16x8xi8>, %s: tensor<16xf32>) -
   return %steps : tensor<5x16xi8>
 }
 
-// Floats are no steps: a kernel, of which there is nothing more to say.
+// Floats are no steps: what is done with them is told all the same.
 
-// CHECK-LABEL: func.func @softmax
-// CHECK: "kir.kernel"
-// CHECK: results = [{}]
-func.func @softmax(%x: tensor<5x7xf32>) -> tensor<5xf32> {
+// CHECK-LABEL: func.func @largest
+// CHECK: "kir.reduction"
+// CHECK: accumulator = "f32", {{.*}}mode = "max", {{.*}}over = ["j"], {{.*}}results = [{}]
+func.func @largest(%x: tensor<5x7xf32>) -> tensor<5xf32> {
   %least = arith.constant 0xFF800000 : f32
   %e = tensor.empty() : tensor<5xf32>
   %f = linalg.fill ins(%least : f32) outs(%e : tensor<5xf32>) -> tensor<5xf32>
