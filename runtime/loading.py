@@ -55,10 +55,11 @@ def read(
 
     contents = artifact.read(path, opened)
     with refusing(path):
-        contract.check_states(
-            contents.signature,
-            {name: contract.TensorType(blob.dtype, blob.shape) for name, blob in contents.states.items()},
-        )
+        for signature in (contents.signature, *(version.signature for version in contents.specialised)):
+            contract.check_states(
+                signature,
+                {name: contract.TensorType(blob.dtype, blob.shape) for name, blob in contents.states.items()},
+            )
     return CompiledProgram(
         contents.variants,
         contents.signature,
@@ -67,6 +68,7 @@ def read(
         _HeldState({name: _array(path, name, blob).copy() for name, blob in contents.states.items()}),
         contents.versions,
         place,
+        contents.specialised,
     )
 
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from covan_mlir.attaching.attach import compile_attached
-from covan_mlir.compilation.captured import EXPORT_LOCK, compile_captured, pipeline_of
+from covan_mlir.compilation.captured import EXPORT_LOCK, pipeline_of
 from covan_mlir.compilation.options import CompileOptions
-from covan_mlir.compilation.origin import Origin
-from covan_mlir.errors import InputError, TagError
+from covan_mlir.errors import TagError
 from covan_mlir.executable import Executable
 from covan_mlir.frontend.frontends import Model, capture
 from covan_mlir.lowering import pool, targets
 from covan_mlir.machine import host
 from covan_mlir.provenance.tags import Tags
 from covan_mlir.provenance.tags import rules as tag_rules
+from covan_mlir.specialised import compile_one, compile_versions
 from covan_mlir.support.collector import uncollected
 from covan_mlir.support.interrupts import orderly
 
@@ -72,16 +71,15 @@ def compile_module(
     pool.prepare(options.trace if provenance else "phases")
     if (options.fuse_reductions or options.attach or options.superoptimise) and any(goal.is_host for goal in goals):
         host.prepare()
-    with EXPORT_LOCK:
-        tell("export")
-        captured = capture(model, args, kwargs, dynamic_shapes)
-    if not options.attach:
-        compiled = compile_captured(captured, goals, options, provenance=provenance, rules=rules, tell=tell)
-        origin = Origin(captured, options)
-    elif provenance:
-        compiled, origin = compile_attached(captured, goals, options, rules=rules, tell=tell)
+    if options.specialise is not False:
+        compiled, origin = compile_versions(
+            *(model, args, kwargs, dynamic_shapes, goals, options), provenance=provenance, rules=rules, tell=tell
+        )
     else:
-        raise InputError("what is attached is placed by the lineage: compile with provenance=True")
+        with EXPORT_LOCK:
+            tell("export")
+            captured = capture(model, args, kwargs, dynamic_shapes)
+        compiled, origin = compile_one(captured, goals, options, provenance=provenance, rules=rules, tell=tell)
     tell("load")
     return Executable(compiled, origin)
 

@@ -32,9 +32,15 @@ class Executable(CompiledModel):
     """
 
     def __init__(self, compiled: CompiledProgram, origin: Origin | None = None) -> None:
-        super().__init__(compiled)
         self.origin = origin
+        super().__init__(compiled)
         self._lineage = Lineage.of(self.variant.lineage)
+        self._lineage.versions = {
+            ", ".join(map(str, version.ranges)): version.lineage for version in self.versions
+        }
+
+    def _of_version(self, compiled: CompiledProgram, number: int) -> Executable:
+        return Executable(compiled, self.origin.versions[number] if self.origin is not None else None)
 
     @property
     def lineage(self) -> Lineage:

@@ -1,0 +1,152 @@
+"""Which versions a program of open sizes is to have: what was asked for, checked, as sizes of the open dimensions."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from covan_mlir.artifacts.schema import SizeRange
+from covan_mlir.artifacts.signature import Signature
+from covan_mlir.artifacts.variant import Version
+from covan_mlir.compilation.specialise import Size, Specialise
+from covan_mlir.errors import InputError
+from covan_mlir.frontend.open_dimensions import LEAST, OpenDimension, Wanted
+from covan_mlir.runtime.compiled import CompiledProgram
+
+MOST = 16
+"""Versions of a program, beside the general one."""
+USUAL = (1, 8, 64)
+"""Sizes that are tried where the user names none."""
+WORTH = 0.1
+"""Part of its time by which a version must be predicted to be faster than the general one, where nobody named it."""
+
+
+def wanted(specialise: Specialise, dimensions: Mapping[str, OpenDimension]) -> list[dict[str, Wanted]]:
+    """The sizes of each version, by name of the dimension: those that are left out are as in the general one.
+
+    The size 1 is a version of its own wherever the user allows it: torch.export takes open sizes to be greater.
+
+    Raises:
+        InputError: there is no such dimension, a size is none that it may have, or there are too many versions.
+    """
+    if specialise is True:
+        return _usual(dimensions)
+    assert not isinstance(specialise, bool)
+    alternatives: list[list[dict[str, Wanted]]] = []
+    for name, sizes in specialise.items():
+        if name not in dimensions:
+            known = ", ".join(dimensions) or "none: name them with torch.export.Dim in dynamic_shapes"
+            raise InputError(f"specialise: there is no open dimension {name!r}; there is {known}")
+        ranges = list(_ranges(dimensions[name], sizes))
+        alternatives.append([{}, *({name: each} for each in ranges)])
+    versions = [_joined(parts) for parts in itertools.product(*alternatives)][1:]
+    if len(versions) > MOST:
+        counts = " x ".join(str(len(each)) for each in alternatives)
+        raise InputError(
+            f"specialise: {counts} sizes are {len(versions)} versions beside the general one; at most {MOST} are built"
+        )
+    return versions
+
+
+def _ranges(dimension: OpenDimension, sizes: Sequence[Size]) -> Iterator[Wanted]:
+    """The sizes of one dimension, those below two first and apart."""
+    alone = dimension.low < LEAST
+    if alone:
+        yield 1, 1
+    for size in sizes:
+        low, high = size if isinstance(size, tuple) else (size, size)
+        if low < dimension.low or (dimension.high is not None and high > dimension.high):
+            most = "" if dimension.high is None else f" ≤ {dimension.high}"
+            told = f"{low}" if low == high else f"{low}..{high}"
+            raise InputError(
+                f"specialise: {dimension.name}={told} is out of {dimension.low} ≤ {dimension.name}{most}, which is "
+                "what its Dim allows"
+            )
+        low = max(low, LEAST)
+        if low <= high:
+            yield low, high
+
+
+def _usual(dimensions: Mapping[str, OpenDimension]) -> list[dict[str, Wanted]]:
+    """As many of the usual sizes as there may be versions."""
+    for count in range(len(USUAL), -1, -1):
+        sizes = {
+            name: [size for size in USUAL[:count] if each.low <= size and (each.high is None or size <= each.high)]
+            for name, each in dimensions.items()
+        }
+        try:
+            return wanted(sizes, dimensions)
+        except InputError:
+            if not count:
+                raise
+    raise AssertionError
+
+
+def _joined(parts: Sequence[Mapping[str, Wanted]]) -> dict[str, Wanted]:
+    return {name: size for part in parts for name, size in part.items()}
+
+
+def general(specialise: Specialise, dimensions: Mapping[str, OpenDimension]) -> dict[str, Wanted]:
+    """The sizes that the general version is for."""
+    names = dimensions if isinstance(specialise, bool) else specialise
+    return {name: (max(each.low, LEAST), each.high) for name in names if (each := dimensions.get(name)) is not None}
+
+
+def needed(version: Mapping[str, Wanted]) -> bool:
+    """Whether the general version is not right for these sizes."""
+    return any(low < LEAST for low, _ in version.values())
+
+
+def told(version: Mapping[str, Wanted]) -> str:
+    """Sizes for people: ``batch=8, length=2..64``."""
+    return ", ".join(
+        f"{name}={low}" if low == high else f"{name}={low}..{'' if high is None else high}"
+        for name, (low, high) in version.items()
+    )
+
+
+def symbols(signature: Signature, places: Mapping[str, tuple[int, int]], names: Iterable[str]) -> dict[str, str]:
+    """What the general program calls the sizes of open dimensions, by their names.
+
+    Raises:
+        InputError: no argument has such a size as it is, but only one that is computed of it.
+    """
+    called: dict[str, str] = {}
+    for name in names:
+        leaf, axis = places.get(name, (-1, 0))
+        size = signature.inputs[leaf].shape[axis] if leaf >= 0 else None
+        if not isinstance(size, str) or not size.isidentifier():
+            raise InputError(f"specialise: no argument has the size {name} itself on an axis, only sizes computed of it")
+        called[name] = size
+    return called
+
+
+def versioned(
+    general: CompiledProgram, compiled: CompiledProgram, sizes: Mapping[str, Wanted], called: Mapping[str, str]
+) -> tuple[CompiledProgram, str]:
+    """A program with one more version; -> (the program, why it does not have it, if it has not).
+
+    Args:
+        compiled: the version.
+        called: symbols of the open dimensions, by name.
+    """
+    held = dict(general.weights)
+    for name, weight in compiled.weights.items():
+        if name in held and not _same(held[name], weight):
+            return general, f"the constant {name} is another one at these sizes"
+        held.setdefault(name, weight)
+    if len(held) > len(general.weights) and any(v.info.get("weights") == "arguments" for v in general.variants):
+        return general, "it reads other weights"
+    if [state.name for state in compiled.signature.states] != [state.name for state in general.signature.states]:
+        return general, "it changes other buffers"
+    ranges = tuple(SizeRange(name, called[name], low, high) for name, (low, high) in sizes.items())
+    version = Version(ranges, compiled.signature, compiled.variants)
+    return replace(general, weights=held, specialised=(*general.specialised, version)), ""
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return bool(one.data_ptr() == other.data_ptr() or (one == other).all())
