@@ -49,6 +49,9 @@ class Job:
         superoptimise: seconds that programs are searched for that are predicted to be faster; 0: none is.
         rules: text of a file of the user's own rules for that, beside the shipped ones; proved, or assumed.
         assume: whether some of them are assumed.
+        share: whether constants are given back beside the program, which reads them as parameters.
+        layouts: of weights that other versions of the program hold (`covan_mlir.lowering.kernels.layouts`); empty:
+            there are none.
     """
 
     frontend: Literal["auto", "linalg", "torch"]
@@ -73,3 +76,5 @@ class Job:
     superoptimise: int = 0
     rules: str = ""
     assume: bool = False
+    share: bool = False
+    layouts: tuple[str, ...] = ()

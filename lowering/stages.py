@@ -33,6 +33,7 @@ from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.words import I8
 from covan_mlir.lowering.kernels.declarations import bodies, embed_declared
 from covan_mlir.lowering.kernels.kernel_code import KernelCode
+from covan_mlir.lowering.kernels.layouts import LAYOUTS
 from covan_mlir.lowering.kernels.recorded import RECORDS, dump
 from covan_mlir.lowering.kernels.reductions import demote
 from covan_mlir.lowering.kernels.registry import templates
@@ -258,11 +259,13 @@ def alignment(job: Job) -> int:
 
 def set_facts(module: ir.Module, job: Job) -> None:
     """Tells passes which device it is that a target's name stands for, where that is the one that is here, and which
-    schedules were measured to be the best there."""
+    schedules were measured to be the best there; and how weights lie that other versions hold."""
     if device := _device(job):
         module.operation.attributes[DEVICE] = ir.StringAttr.get(device, module.context)
     if job.records:
         module.operation.attributes[RECORDS] = ir.StringAttr.get(dump(job.records), module.context)
+    if job.layouts:
+        module.operation.attributes[LAYOUTS] = ir.StringAttr.get(json.dumps(job.layouts), module.context)
     if job.rules:
         module.operation.attributes[RULES] = ir.StringAttr.get(job.rules, module.context)
     if job.assume:

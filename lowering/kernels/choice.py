@@ -20,6 +20,7 @@ from covan_mlir.fred.scaled_weights import scaled
 from covan_mlir.lowering.kernels import targets
 from covan_mlir.lowering.kernels.dense.scaled_weights import with_weights_apart
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
+from covan_mlir.lowering.kernels.layouts import LAYOUTS
 from covan_mlir.lowering.kernels.recorded import RECORDS, Recorded, load, workload
 from covan_mlir.lowering.kernels.reductions.demote import demoted
 from covan_mlir.lowering.kernels.reductions.record import record
@@ -113,7 +114,10 @@ def chooser(
     lines: Actions = {}
     if targets.names_lines(target):
         lines = actions(lines_of(read_table(module)) if has_table(module) else read_lines(module))
-    return Chooser(kernel_target.allowing(winograd), always, demote, lines, _records(module))
+    kernel_target = kernel_target.allowing(winograd)
+    if LAYOUTS in module.attributes:
+        kernel_target = kernel_target.holding(frozenset(json.loads(module.attributes[LAYOUTS].value)))
+    return Chooser(kernel_target, always, demote, lines, _records(module))
 
 
 def _records(module: ir.Operation) -> Mapping[str, Recorded]:

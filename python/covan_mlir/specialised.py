@@ -9,7 +9,7 @@ from typing import Any
 
 from covan_mlir.attaching.attach import compile_attached
 from covan_mlir.compilation import version_cost, versions
-from covan_mlir.compilation.captured import EXPORT_LOCK, compile_captured
+from covan_mlir.compilation.captured import EXPORT_LOCK, Sharing, compile_captured
 from covan_mlir.compilation.options import CompileOptions
 from covan_mlir.compilation.origin import Origin
 from covan_mlir.errors import CompileError, ExportError, InputError
@@ -32,6 +32,7 @@ def compile_one(
     provenance: bool,
     rules: Sequence[TagRule],
     tell: Tell,
+    sharing: Sharing | None = None,
 ) -> tuple[CompiledProgram, Origin]:
     """One program for each target, with what is attached.
 
@@ -39,11 +40,13 @@ def compile_one(
         InputError, CompileError, TagError: as `covan_mlir.compile_module`.
     """
     if not options.attach:
-        compiled = compile_captured(captured, goals, options, provenance=provenance, rules=rules, tell=tell)
+        compiled = compile_captured(
+            captured, goals, options, provenance=provenance, rules=rules, tell=tell, sharing=sharing
+        )
         return compiled, Origin(captured, options)
     if not provenance:
         raise InputError("what is attached is placed by the lineage: compile with provenance=True")
-    return compile_attached(captured, goals, options, rules=rules, tell=tell)
+    return compile_attached(captured, goals, options, rules=rules, tell=tell, sharing=sharing)
 
 
 def compile_versions(
@@ -71,21 +74,25 @@ def compile_versions(
     chosen = isinstance(options.specialise, bool)  # by us, and not by name
     everything = versions.general(options.specialise, dimensions)
 
-    def one(sizes: Mapping[str, Wanted]) -> tuple[CompiledProgram, Origin]:
+    def one(sizes: Mapping[str, Wanted], sharing: Sharing) -> tuple[CompiledProgram, Origin]:
         at = example.with_sizes({**everything, **sizes})
         with EXPORT_LOCK:
             tell("export")
             captured = capture(at.model, at.args, at.kwargs, at.dynamic_shapes)
-        return compile_one(captured, goals, plain, provenance=provenance, rules=rules, tell=tell)
+        return compile_one(
+            captured, goals, plain, provenance=provenance, rules=rules, tell=tell, sharing=sharing
+        )
 
-    program, origin = one({})
+    program, origin = one({}, Sharing())
+    held = Sharing(versions.layouts(program))
+    most = versions.MEMORY * versions.weight_bytes(program)
     called = versions.symbols(program.signature, example.places, everything)
     origins: list[Origin] = []
     for sizes in asked:
         name, needed = versions.told(sizes), versions.needed(sizes)
         tell(f"version {name}")
         try:
-            compiled, of_version = one(sizes)
+            compiled, of_version = one(sizes, held)
         except (ExportError, CompileError) as error:
             if not chosen:
                 raise type(error)(f"version {name}: {error}") from error
@@ -95,8 +102,11 @@ def compile_versions(
             compiled = _faster(program, compiled, goals, options.winograd, versions.WORTH if chosen else 0.0, name)
         if not compiled.variants:
             continue
-        program, why = versions.versioned(program, compiled, sizes, called)
+        extended, why = versions.versioned(program, compiled, sizes, called)
+        if not why and not needed and versions.weight_bytes(extended) > most:
+            why = "it would hold weights in other layouts than the other versions"
         if not why:
+            program = extended
             origins.append(of_version)
         elif needed:
             raise CompileError(f"version {name} cannot be part of the program: {why}")

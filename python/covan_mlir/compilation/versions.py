@@ -13,10 +13,13 @@ from covan_mlir.artifacts.variant import Version
 from covan_mlir.compilation.specialise import Size, Specialise
 from covan_mlir.errors import InputError
 from covan_mlir.frontend.open_dimensions import LEAST, OpenDimension, Wanted
+from covan_mlir.runtime import values
 from covan_mlir.runtime.compiled import CompiledProgram
 
 MOST = 16
 """Versions of a program, beside the general one."""
+MEMORY = 1.05
+"""The most that all versions' weights may take together, in those of the general one."""
 USUAL = (1, 8, 64)
 """Sizes that are tried where the user names none."""
 WORTH = 0.1
@@ -147,6 +150,21 @@ def versioned(
 
 
 def _same(one: Any, other: Any) -> bool:
-    if one.shape != other.shape or one.dtype != other.dtype:
+    """Whether two weights are the same; a NaN is itself."""
+    if one is other:
+        return True
+    if tuple(one.shape) != tuple(other.shape) or values.dtype_of(one) != values.dtype_of(other):
         return False
-    return bool(one.data_ptr() == other.data_ptr() or (one == other).all())
+    first, second = values.raw(one), values.raw(other)
+    return first.ctypes.data == second.ctypes.data or bool((first == second).all())
+
+
+def layouts(program: CompiledProgram) -> tuple[str, ...]:
+    """How the kernels of a program read its weights."""
+    records = (record for variant in program.variants for record in variant.lineage.fusions)
+    return tuple(sorted({layout for record in records for layout in record.layouts}))
+
+
+def weight_bytes(program: CompiledProgram) -> int:
+    """Of what a program, and its versions, read from outside."""
+    return sum(values.raw(weight).nbytes for weight in program.weights.values())
