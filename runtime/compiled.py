@@ -6,9 +6,9 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, Protocol, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -16,73 +16,16 @@ from covan_mlir.artifacts import artifact, binding, pytree
 from covan_mlir.artifacts.attachment import Attached
 from covan_mlir.artifacts.schema import SizeRange
 from covan_mlir.artifacts.signature import Leaf, Signature
-from covan_mlir.artifacts.variant import Variant, Version
 from covan_mlir.errors import DeviceError, InputError
 from covan_mlir.provenance.model import LineageData
 from covan_mlir.runtime import aliases, checks, choice, contract, devices, remote, team, values
-from covan_mlir.runtime.isolation.program import IsolatedProgram, Place
+from covan_mlir.runtime.compiled_program import Arguments, CompiledProgram
+from covan_mlir.runtime.isolation.program import IsolatedProgram
 from covan_mlir.runtime.plain_call import PlainCall
 from covan_mlir.runtime.program import Program
 from covan_mlir.runtime.size_guard import SizeGuard
 
 log = logging.getLogger(__name__)
-
-
-class StateStore(Protocol):
-    """Where the buffers that a call mutates are held."""
-
-    def read(self, name: str) -> Any:
-        """The buffer's value now: a torch tensor or a numpy array."""
-
-    def write(self, name: str, value: Any) -> None:
-        """Make ``value`` (of the same library as what `read` gave) the buffer's value."""
-
-
-@dataclass(frozen=True, eq=False)
-class CompiledProgram:
-    """What a compilation gives, or an artifact holds: all that a model is called with.
-
-    Attributes:
-        variants: the program for each target, in the order in which they are preferred.
-        signature: structure, dtypes and shapes of arguments and results.
-        device: of the runtime for programs on CPUs: ``auto``, ``local-task``, ``local-sync`` or ``openmp``.
-        weights: tensors that the program reads from outside, by parameter name.
-        states: where the buffers that a call mutates are held.
-        versions: of the tools that made it.
-        place: of an artifact whose program runs in a process of its own.
-        specialised: versions for some sizes of open dimensions.
-    """
-
-    variants: tuple[Variant, ...]
-    signature: Signature
-    device: str
-    weights: Mapping[str, Any]
-    states: StateStore
-    versions: Mapping[str, str]
-    place: Place | None = None
-    specialised: tuple[Version, ...] = ()
-
-    def version(self, number: int) -> CompiledProgram:
-        """One of the versions, as a program of its own."""
-        version = self.specialised[number]
-        place = None if self.place is None else replace(self.place, version=number)
-        return replace(self, variants=version.variants, signature=version.signature, place=place, specialised=())
-
-
-class Arguments(NamedTuple):
-    """Of one call, checked.
-
-    Attributes:
-        leaves: as the caller gave them, flat, in the order of the signature.
-        passed: what the program takes for them, without states and weights.
-        symbols: the sizes that open dimensions have in it.
-        as_numpy: whether results are numpy arrays.
-    """
-
-    leaves: Sequence[Any]
-    passed: list[Any]
-    symbols: dict[str, int]
-    as_numpy: bool
 
 
 class CompiledModel:

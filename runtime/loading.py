@@ -12,7 +12,8 @@ import numpy as np
 from covan_mlir.artifacts import artifact
 from covan_mlir.errors import ArtifactError
 from covan_mlir.runtime import contract, values
-from covan_mlir.runtime.compiled import CompiledModel, CompiledProgram
+from covan_mlir.runtime.compiled import CompiledModel
+from covan_mlir.runtime.compiled_program import CompiledProgram
 from covan_mlir.runtime.isolation.limits import Isolation
 from covan_mlir.runtime.isolation.program import Place
 from covan_mlir.support.typed_json import short

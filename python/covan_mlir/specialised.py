@@ -17,7 +17,7 @@ from covan_mlir.frontend.frontends import Model, capture
 from covan_mlir.frontend.open_dimensions import Example, Wanted
 from covan_mlir.lowering.targets import Target
 from covan_mlir.provenance.tags import TagRule
-from covan_mlir.runtime.compiled import CompiledProgram
+from covan_mlir.runtime.compiled_program import CompiledProgram
 
 log = logging.getLogger(__name__)
 

@@ -91,6 +91,11 @@ class Contents:
         """
         return choose(self.variants, target)
 
+    def of_versions(self, variant: Variant) -> dict[str, Variant]:
+        """The programs of the versions for some sizes, by these sizes, for a variant's target."""
+        each = ((version.name, program) for version in self.specialised for program in version.variants)
+        return {name: program for name, program in each if program.target == variant.target}
+
 
 def write(path: str | os.PathLike[str], contents: Contents) -> None:
     """Write an artifact. Equal contents give equal bytes. Either the whole file is there afterwards or the old one.

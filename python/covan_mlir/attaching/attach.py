@@ -22,7 +22,7 @@ from covan_mlir.machine.description import TYPICAL, Machine
 from covan_mlir.provenance.explain import became
 from covan_mlir.provenance.model import Action, LineageData
 from covan_mlir.provenance.tags import TagRule
-from covan_mlir.runtime.compiled import CompiledProgram
+from covan_mlir.runtime.compiled_program import CompiledProgram
 from covan_mlir.support.collector import uncollected
 
 log = logging.getLogger(__name__)

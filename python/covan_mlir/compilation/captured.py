@@ -40,7 +40,7 @@ from covan_mlir.provenance.tags import TagRule
 from covan_mlir.provenance.tags import apply as apply_tags
 from covan_mlir.provenance.tracing import SourceProgram, trace_program
 from covan_mlir.runtime import values
-from covan_mlir.runtime.compiled import CompiledProgram
+from covan_mlir.runtime.compiled_program import CompiledProgram
 from covan_mlir.subst import rule_file
 from covan_mlir.support.collector import uncollected
 from covan_mlir.version import __version__

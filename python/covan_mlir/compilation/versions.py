@@ -14,7 +14,7 @@ from covan_mlir.compilation.specialise import Size, Specialise
 from covan_mlir.errors import InputError
 from covan_mlir.frontend.open_dimensions import LEAST, OpenDimension, Wanted
 from covan_mlir.runtime import values
-from covan_mlir.runtime.compiled import CompiledProgram
+from covan_mlir.runtime.compiled_program import CompiledProgram
 
 MOST = 16
 """Versions of a program, beside the general one."""
