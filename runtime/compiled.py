@@ -153,6 +153,11 @@ class CompiledModel:
             self._program.close()
 
     @property
+    def pure(self) -> bool:
+        """Whether a call changes nothing: neither buffers of the model nor arguments."""
+        return self._pure
+
+    @property
     def target(self) -> str:
         """What the program was compiled for."""
         return self.variant.target

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from covan_mlir.runtime.compiled_program import CompiledProgram
 
 log = logging.getLogger(__name__)
 
+NOT_FASTER = "it is not predicted to be faster than the general one"
 Tell = Callable[[str], None]
 
 
@@ -49,6 +50,97 @@ def compile_one(
     return compile_attached(captured, goals, options, rules=rules, tell=tell, sharing=sharing)
 
 
+class Specialiser:
+    """Compiles a model for some sizes of its open dimensions.
+
+    Attributes:
+        example: with which it is exported.
+        dimensions: the open dimensions by name.
+        general: the sizes that the general program is for, of those dimensions that versions are for.
+    """
+
+    def __init__(
+        self,
+        example: Example,
+        names: Iterable[str],
+        goals: Sequence[Target],
+        options: CompileOptions,
+        *,
+        provenance: bool = True,
+        rules: Sequence[TagRule] = (),
+        tell: Tell = lambda step: None,
+    ) -> None:
+        self.example, self.dimensions = example, example.dimensions
+        self.general = versions.general(names, self.dimensions)
+        self._goals, self._options = goals, replace(options, specialise=False)
+        self._provenance, self._rules, self._tell = provenance, rules, tell
+        self._sharing, self._most = Sharing(), 0.0
+        self._symbols: Mapping[str, str] = {}
+
+    def program(self) -> tuple[CompiledProgram, Origin]:
+        """The general program.
+
+        Raises:
+            InputError, ExportError, CompileError, TagError: as `covan_mlir.compile_module`.
+        """
+        program, origin = self._compiled(self.example, {})
+        self._symbols = versions.symbols(program.signature, self.example.places, self.general)
+        self._sharing = Sharing(versions.layouts(program))
+        self._most = versions.MEMORY * versions.weight_bytes(program)
+        return program, origin
+
+    def version(
+        self, program: CompiledProgram, sizes: Mapping[str, Wanted], *, example: Example | None = None, worth: float
+    ) -> tuple[CompiledProgram, Origin] | str:
+        """A program with one more version; or why it is not to have it.
+
+        Args:
+            program: the general one, with the versions that it has.
+            example: another one of the same model.
+            worth: part of its time by which a version has to be faster than the general program, where that is right
+                for its sizes.
+
+        Raises:
+            InputError, ExportError, CompileError: it cannot be compiled.
+        """
+        name, needed = versions.told(sizes), versions.needed(sizes)
+        try:
+            compiled, origin = self._compiled(example or self.example, sizes)
+        except (ExportError, CompileError) as error:
+            raise type(error)(f"version {name}: {error}") from error
+        if not needed:
+            compiled = _faster(program, compiled, self._goals, self._options.winograd, worth, name)
+        if not compiled.variants:
+            return NOT_FASTER
+        extended, why = versions.versioned(program, compiled, sizes, self._symbols)
+        if not why and not needed and versions.weight_bytes(extended) > self._most:
+            why = "it would hold weights in other layouts than the general one"
+        if why and needed:
+            raise CompileError(f"version {name} cannot be part of the program: {why}")
+        return why or (extended, origin)
+
+    def alone(self, sizes: Mapping[str, Wanted], *, example: Example | None = None) -> tuple[CompiledProgram, Origin]:
+        """A program for these sizes, where there is no general one.
+
+        Raises:
+            InputError, ExportError, CompileError: it cannot be compiled.
+        """
+        return self._compiled(example or self.example, sizes)
+
+    def _compiled(self, example: Example, sizes: Mapping[str, Wanted]) -> tuple[CompiledProgram, Origin]:
+        at = example.with_sizes({**self.general, **sizes})
+        with EXPORT_LOCK:
+            self._tell("export")
+            captured = capture(at.model, at.args, at.kwargs, at.dynamic_shapes)
+        return compile_one(
+            *(captured, self._goals, self._options),
+            provenance=self._provenance,
+            rules=self._rules,
+            tell=self._tell,
+            sharing=self._sharing,
+        )
+
+
 def compile_versions(
     model: Model,
     args: tuple[Any, ...],
@@ -67,51 +159,27 @@ def compile_versions(
         InputError: sizes of the model are not open by name, or may not be what was asked for.
         ExportError, CompileError, TagError: as `covan_mlir.compile_module`.
     """
-    plain = replace(options, specialise=False)
     example = Example.of(model, args, kwargs, dynamic_shapes)
-    dimensions = example.dimensions
-    asked = versions.wanted(options.specialise, dimensions)
-    chosen = isinstance(options.specialise, bool)  # by us, and not by name
-    everything = versions.general(options.specialise, dimensions)
-
-    def one(sizes: Mapping[str, Wanted], sharing: Sharing) -> tuple[CompiledProgram, Origin]:
-        at = example.with_sizes({**everything, **sizes})
-        with EXPORT_LOCK:
-            tell("export")
-            captured = capture(at.model, at.args, at.kwargs, at.dynamic_shapes)
-        return compile_one(
-            captured, goals, plain, provenance=provenance, rules=rules, tell=tell, sharing=sharing
-        )
-
-    program, origin = one({}, Sharing())
-    held = Sharing(versions.layouts(program))
-    most = versions.MEMORY * versions.weight_bytes(program)
-    called = versions.symbols(program.signature, example.places, everything)
+    asked = versions.wanted(options.specialise, example.dimensions)
+    named = not isinstance(options.specialise, bool)
+    names = options.specialise if not isinstance(options.specialise, bool) else example.dimensions
+    specialiser = Specialiser(example, names, goals, options, provenance=provenance, rules=rules, tell=tell)
+    program, origin = specialiser.program()
     origins: list[Origin] = []
     for sizes in asked:
-        name, needed = versions.told(sizes), versions.needed(sizes)
+        name = versions.told(sizes)
         tell(f"version {name}")
         try:
-            compiled, of_version = one(sizes, held)
+            built = specialiser.version(program, sizes, worth=0.0 if named else versions.WORTH)
         except (ExportError, CompileError) as error:
-            if not chosen:
-                raise type(error)(f"version {name}: {error}") from error
-            log.warning("version %s is left out: %s", name, error)
+            if named:
+                raise
+            built = str(error)
+        if isinstance(built, str):
+            log.log(logging.INFO if built == NOT_FASTER else logging.WARNING, "version %s is left out: %s", name, built)
             continue
-        if not needed:
-            compiled = _faster(program, compiled, goals, options.winograd, versions.WORTH if chosen else 0.0, name)
-        if not compiled.variants:
-            continue
-        extended, why = versions.versioned(program, compiled, sizes, called)
-        if not why and not needed and versions.weight_bytes(extended) > most:
-            why = "it would hold weights in other layouts than the other versions"
-        if not why:
-            program = extended
-            origins.append(of_version)
-        elif needed:
-            raise CompileError(f"version {name} cannot be part of the program: {why}")
-        else:
-            log.warning("version %s is left out: %s", name, why)
+        program, of_version = built
+        origins.append(of_version)
     return program, replace(origin, versions=tuple(origins))
 
 

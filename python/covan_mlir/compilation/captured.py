@@ -47,7 +47,7 @@ from covan_mlir.version import __version__
 
 log = logging.getLogger(__name__)
 
-EXPORT_LOCK = threading.Lock()
+EXPORT_LOCK = threading.RLock()
 """Held by whoever exports or imports: torch.export keeps global state."""
 _TOOLS = ("torch", "torch-mlir", "iree-base-compiler", "iree-base-runtime")
 

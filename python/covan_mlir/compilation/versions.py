@@ -91,10 +91,9 @@ def _joined(parts: Sequence[Mapping[str, Wanted]]) -> dict[str, Wanted]:
     return {name: size for part in parts for name, size in part.items()}
 
 
-def general(specialise: Specialise, dimensions: Mapping[str, OpenDimension]) -> dict[str, Wanted]:
-    """The sizes that the general version is for."""
-    names = dimensions if isinstance(specialise, bool) else specialise
-    return {name: (max(each.low, LEAST), each.high) for name in names if (each := dimensions.get(name)) is not None}
+def general(names: Iterable[str], dimensions: Mapping[str, OpenDimension]) -> dict[str, Wanted]:
+    """The sizes that the general program is for, of those dimensions."""
+    return {name: (max(dimensions[name].low, LEAST), dimensions[name].high) for name in names}
 
 
 def needed(version: Mapping[str, Wanted]) -> bool:
