@@ -8,14 +8,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 import numpy as np
 
 from covan_mlir.artifacts import artifact, binding, pytree
 from covan_mlir.artifacts.attachment import Attached
 from covan_mlir.artifacts.schema import SizeRange
-from covan_mlir.artifacts.signature import Leaf, Signature
+from covan_mlir.artifacts.signature import Leaf
 from covan_mlir.errors import DeviceError, InputError
 from covan_mlir.provenance.model import LineageData
 from covan_mlir.runtime import aliases, checks, choice, contract, devices, remote, team, values
@@ -74,10 +74,10 @@ class CompiledModel:
         self._pure = not signature.states and not any(leaf.mutated for leaf in signature.inputs)
         self._stateful = threading.RLock()
         self.ranges: tuple[SizeRange, ...] = ()
-        self.versions: tuple[Self, ...] = tuple(self._specialised(compiled))
+        self.versions: tuple[CompiledModel, ...] = tuple(self._specialised(compiled))
         self._guard = SizeGuard(signature, [each.ranges for each in self.versions]) if self.versions else None
 
-    def _specialised(self, compiled: CompiledProgram) -> Iterator[Self]:
+    def _specialised(self, compiled: CompiledProgram) -> Iterator[CompiledModel]:
         """The versions that there are for the target of this one."""
         for number, version in enumerate(compiled.specialised):
             variants = tuple(variant for variant in version.variants if variant.target == self.target)
@@ -86,10 +86,10 @@ class CompiledModel:
                 model.ranges = version.ranges
                 yield model
 
-    def _of_version(self, compiled: CompiledProgram, number: int) -> Self:
-        return type(self)(compiled)
+    def _of_version(self, compiled: CompiledProgram, number: int) -> CompiledModel:
+        return CompiledModel(compiled)
 
-    def version_for(self, *args: Any, **kwargs: Any) -> Self:
+    def version_for(self, *args: Any, **kwargs: Any) -> CompiledModel:
         """What a call with these arguments runs: one of the `versions`, or this one, which is for all other sizes.
 
         Raises:

@@ -77,9 +77,7 @@ def _width(low: int, high: int | None) -> int:
 
 
 def _holds(row: Sequence[tuple[int, int | None]], sizes: Sequence[int]) -> bool:
-    return all(
-        low <= size and (high is None or size <= high) for (low, high), size in zip(row, sizes, strict=True)
-    )
+    return all(low <= size and (high is None or size <= high) for (low, high), size in zip(row, sizes, strict=True))
 
 
 def _place(signature: Signature, symbol: str) -> tuple[int, int]:

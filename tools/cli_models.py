@@ -121,10 +121,8 @@ def dynamic_shapes(example: Example, dynamic: Sequence[str]) -> dict[str, Any] |
         if rank is None or int(dim) >= rank:
             what = "no tensor" if rank is None else f"a tensor of {rank} dimensions"
             raise CliError(f"--dynamic {text!r}: {name} is {what}", "dimensions are counted from 0")
-        if called:
-            opened = named.setdefault(called, _torch().export.Dim(called))
-        else:
-            opened = _torch().export.Dim.DYNAMIC
+        dims = _torch().export.Dim
+        opened = named.setdefault(called, dims(called)) if called else dims.DYNAMIC
         shapes[name] = {**(shapes[name] or {}), int(dim): opened}
     return shapes
 
@@ -141,8 +139,10 @@ def specialised(values: Sequence[str]) -> bool | dict[str, list[int | tuple[int,
     for text in values:
         name, equals, listed = text.partition("=")
         parts = [part.split("..") for part in listed.split(",")] if listed else []
-        if not name.isidentifier() or not equals or not all(
-            len(part) <= 2 and all(size.isdecimal() for size in part) for part in parts
+        if (
+            not name.isidentifier()
+            or not equals
+            or not all(len(part) <= 2 and all(size.isdecimal() for size in part) for part in parts)
         ):
             hint = "write NAME=SIZE,SIZE,LOW..HIGH, such as batch=1,8,16..64, or usual alone"
             raise CliError(f"--specialise {text!r} is not understood", hint, code=2)

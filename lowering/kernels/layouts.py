@@ -11,7 +11,7 @@ from functools import cached_property
 from random import Random
 from typing import Any
 
-from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.chain import Chain, Input
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.template import Cost, IllegalScheduleError, Match, Schedule
@@ -26,9 +26,13 @@ def layouts(chain: Chain, match: Match[Any], schedule: Schedule) -> tuple[str, .
     are."""
     prepared = match.prepared(schedule)
     laid_out = {source for preparation in prepared for source in preparation.sources}
-    plain = [value for value in chain.inputs if value.weight and value.name not in laid_out]
-    types = ["x".join([*(str(chain.sizes[axis]) for axis in value.axes), value.dtype]) for value in plain]
-    return tuple(sorted({*(preparation.symbol for preparation in prepared), *types}))
+    as_they_are = [value for value in chain.inputs if value.weight and value.name not in laid_out]
+    return tuple(sorted({*(preparation.symbol for preparation in prepared), *plain(chain, as_they_are)}))
+
+
+def plain(chain: Chain, weights: Iterable[Input]) -> list[str]:
+    """The layouts of weights that are read as they are."""
+    return ["x".join([*(str(chain.sizes[axis]) for axis in value.axes), value.dtype]) for value in weights]
 
 
 @dataclass(frozen=True, eq=False)

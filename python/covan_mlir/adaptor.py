@@ -51,11 +51,12 @@ class Adaptive:
         model: Any,
         example: Example,
         specialiser: Specialiser,
-        options: CompileOptions,
+        general: Executable | None,
+        program: CompiledProgram | None,
+        learned: LearnedSizes,
         *,
         after: int,
         limit: int,
-        folder: Path | None,
     ) -> None:
         self._model, self._specialiser = model, specialiser
         self._names = list(example.dimensions)
@@ -75,19 +76,10 @@ class Adaptive:
         self._pending: queue.Queue[Sizes | None] = queue.Queue()
         self._asked: set[Sizes] = set()
         self._owner = os.getpid()
-        self.general: Executable | None = None
-        self._program: CompiledProgram | None = None
+        self.general, self._program, self._learned = general, program, learned
         self._copied = _structure(example)
-        try:
-            self._program, origin = specialiser.program()
-            self.general = Executable(self._program, origin)
-            text = str(origin.captured.program.graph)
-        except (ExportError, CompileError) as error:
-            log.warning("there is no program for all sizes, and the model runs in PyTorch: %s", error)
-            text = f"{type(model).__module__}.{type(model).__qualname__} {example.dynamic_shapes}"
-        self._learned = LearnedSizes(f"{text} {options.to_json()}", folder)
         self._thread: threading.Thread | None = None
-        for sizes, count in self._learned.read().items():
+        for sizes, count in learned.read().items():
             if len(sizes) == len(self._names):
                 self._counts[sizes] = count
                 if count >= after and len(self._asked) < limit:
@@ -209,7 +201,10 @@ class Adaptive:
         program, origin = built
         more = versions.weight_bytes(program) - versions.weight_bytes(self._program)
         self._more = {key: size for key, size in self._more.items() if key in self._serving}
-        if more + sum(self._more.values()) > (versions.MEMORY - 1) * versions.weight_bytes(self._program):
+        needed = versions.needed(wanted)
+        if not needed and more + sum(self._more.values()) > (versions.MEMORY - 1) * versions.weight_bytes(
+            self._program
+        ):
             return "versions would hold too much that the program for all sizes does not hold"
         self._more[sizes] = more
         own = program.version(0)
@@ -319,5 +314,13 @@ def adaptive(
     if not dimensions:
         raise InputError("adaptive: no size is open by name: pass dynamic_shapes with torch.export.Dim")
     specialiser = Specialiser(example, dimensions, goals, options)
-    place = Path(folder) if folder is not None else None
-    return Adaptive(model, example, specialiser, options, after=after, limit=limit, folder=place)
+    program, general = None, None
+    try:  # not by the object: torch may keep the frames of an export, and with them all that they name
+        program, origin = specialiser.program()
+        general = Executable(program, origin)
+        text = str(origin.captured.program.graph)
+    except (ExportError, CompileError) as error:
+        log.warning("there is no program for all sizes, and the model runs in PyTorch: %s", error)
+        text = f"{type(model).__module__}.{type(model).__qualname__} {dynamic_shapes}"
+    learned = LearnedSizes(f"{text} {target} {options.to_json()}", Path(folder) if folder is not None else None)
+    return Adaptive(model, example, specialiser, general, program, learned, after=after, limit=limit)

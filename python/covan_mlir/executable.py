@@ -37,8 +37,16 @@ class Executable(CompiledModel):
         super().__init__(compiled)
         self._lineage = Lineage.of(self.variant.lineage)
         self._lineage.versions = {
-            ", ".join(map(str, version.ranges)): version.lineage for version in self.versions
+            ", ".join(map(str, version.ranges)): version.lineage
+            for version in self.versions
+            if isinstance(version, Executable)
         }
+
+    def version_for(self, *args: Any, **kwargs: Any) -> Executable:
+        """What a call with these arguments runs; see `CompiledModel.version_for`."""
+        version = super().version_for(*args, **kwargs)
+        assert isinstance(version, Executable)
+        return version
 
     def _of_version(self, compiled: CompiledProgram, number: int) -> Executable:
         return Executable(compiled, self.origin.versions[number] if self.origin is not None else None)

@@ -61,9 +61,7 @@ def verify(lineage: LineageData, *, operators: bool = True) -> Verification:
         return Verification(tuple(undecided(check, lineage, gone) for check in _checks(subject, operators)))
 
 
-def verify_all(
-    lineage: LineageData, versions: Mapping[str, LineageData], *, operators: bool = True
-) -> Verification:
+def verify_all(lineage: LineageData, versions: Mapping[str, LineageData], *, operators: bool = True) -> Verification:
     """As `verify`, of a program with versions for some sizes, by what these are.
 
     Returns:

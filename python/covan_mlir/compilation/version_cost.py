@@ -67,22 +67,30 @@ def _together(
     general: LineageData, version: LineageData
 ) -> Iterator[tuple[Sequence[FusionRecord], Sequence[FusionRecord]]]:
     """Chains of both programs that perform the same actions, as small groups as there are."""
-    groups: list[tuple[set[str], list[FusionRecord], list[FusionRecord]]] = []
+    groups: list[_Group] = []
     for side, lineage in enumerate((general, version)):
         for record in lineage.fusions:
             if not record.source:
                 continue
             names = set(_actions(lineage, record))
-            joined = [group for group in groups if names & group[0]]
-            groups = [group for group in groups if not names & group[0]]
-            union: tuple[set[str], list[FusionRecord], list[FusionRecord]] = (names, [], [])
-            for group in joined:
-                for mine, other in zip(union, group, strict=True):
-                    mine.update(other) if isinstance(mine, set) else mine.extend(other)  # type: ignore[arg-type]
-            union[1 + side].append(record)  # type: ignore[union-attr]
+            union = _Group(names, ([], []))
+            for group in [group for group in groups if names & group.actions]:
+                groups.remove(group)
+                union.actions.update(group.actions)
+                for mine, other in zip(union.records, group.records, strict=True):
+                    mine.extend(other)
+            union.records[side].append(record)
             groups.append(union)
-    for _, theirs, own in groups:
-        yield theirs, own
+    for group in groups:
+        yield group.records
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Chains of the general program, and of the version, with actions in common."""
+
+    actions: set[str]
+    records: tuple[list[FusionRecord], list[FusionRecord]]
 
 
 def _actions(lineage: LineageData, record: FusionRecord) -> Iterable[str]:

@@ -12,7 +12,9 @@ from covan_mlir.artifacts.signature import Signature
 from covan_mlir.artifacts.variant import Version
 from covan_mlir.compilation.specialise import Size, Specialise
 from covan_mlir.errors import InputError
+from covan_mlir.fred import chain_json
 from covan_mlir.frontend.open_dimensions import LEAST, OpenDimension, Wanted
+from covan_mlir.lowering.kernels.layouts import plain
 from covan_mlir.runtime import values
 from covan_mlir.runtime.compiled_program import CompiledProgram
 
@@ -120,7 +122,9 @@ def symbols(signature: Signature, places: Mapping[str, tuple[int, int]], names: 
         leaf, axis = places.get(name, (-1, 0))
         size = signature.inputs[leaf].shape[axis] if leaf >= 0 else None
         if not isinstance(size, str) or not size.isidentifier():
-            raise InputError(f"specialise: no argument has the size {name} itself on an axis, only sizes computed of it")
+            raise InputError(
+                f"specialise: no argument has the size {name} itself on an axis, only sizes computed of it"
+            )
         called[name] = size
     return called
 
@@ -159,9 +163,18 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def layouts(program: CompiledProgram) -> tuple[str, ...]:
-    """How the kernels of a program read its weights."""
-    records = (record for variant in program.variants for record in variant.lineage.fusions)
-    return tuple(sorted({layout for record in records for layout in record.layouts}))
+    """How the kernels of a program read its weights; the compiler's own read them as they are."""
+    held: set[str] = set()
+    for variant in program.variants:
+        records = [record for record in variant.lineage.fusions if record.source]
+        own = {part for record in records if record.kernel for part in record.parts}
+        for record in records:
+            if record.kernel:
+                held.update(record.layouts)
+            elif own.isdisjoint(record.parts):
+                chain = chain_json.load(record.source)
+                held.update(plain(chain, [value for value in chain.inputs if value.weight]))
+    return tuple(sorted(held))
 
 
 def weight_bytes(program: CompiledProgram) -> int:

@@ -66,27 +66,34 @@ class Example:
             np.ndarray, torch.from_numpy, (tuple(args), dict(kwargs or {}))
         )
         if isinstance(dynamic_shapes, ShapesCollection):
-            dynamic_shapes = dynamic_shapes.dynamic_shapes(model, example_args, example_kwargs)
-        return Example(model, *_apart((example_args, example_kwargs)), dynamic_shapes)
+            dynamic_shapes = ShapesCollection.dynamic_shapes(  # type: ignore[no-untyped-call]  # torch's own
+                dynamic_shapes, model, example_args, example_kwargs
+            )
+        example_args, example_kwargs = _apart((example_args, example_kwargs))
+        return Example(model, example_args, example_kwargs, dynamic_shapes)
 
     @property
     def dimensions(self) -> dict[str, OpenDimension]:
         """The open dimensions by name."""
         named: dict[str, OpenDimension] = {}
 
-        def visit(value: torch.Tensor, axis: int, dim: Any) -> None:
-            root = getattr(dim, "root", dim)
-            if isinstance(dim, Dim):
-                size = _solved(dim, value.shape[axis])
-                named.setdefault(root.__name__, OpenDimension(root.__name__, int(root.min), _bound(root.max), size))
+        def visit(value: torch.Tensor, spec: Mapping[int, Any]) -> None:
+            for axis, dim in spec.items():
+                root = getattr(dim, "root", dim)
+                if isinstance(dim, Dim):
+                    size = _solved(dim, value.shape[axis])
+                    each = OpenDimension(root.__name__, int(root.min), _bound(root.max), size)
+                    named.setdefault(each.name, each)
 
-        self._walk(lambda value, spec: [visit(value, axis, dim) for axis, dim in spec.items()])
+        self._walk(visit)
         return named
 
     @property
     def places(self) -> dict[str, tuple[int, int]]:
         """Of each open dimension, by name, an argument that has it, counted flat, and the axis."""
-        numbers = {id(leaf): n for n, leaf in enumerate(torch.utils._pytree.tree_leaves((self.args, dict(self.kwargs))))}
+        numbers = {
+            id(leaf): n for n, leaf in enumerate(torch.utils._pytree.tree_leaves((self.args, dict(self.kwargs))))
+        }
         places: dict[str, tuple[int, int]] = {}
 
         def visit(value: torch.Tensor, spec: Mapping[int, Any]) -> None:
