@@ -202,9 +202,8 @@ class Adaptive:
         more = versions.weight_bytes(program) - versions.weight_bytes(self._program)
         self._more = {key: size for key, size in self._more.items() if key in self._serving}
         needed = versions.needed(wanted)
-        if not needed and more + sum(self._more.values()) > (versions.MEMORY - 1) * versions.weight_bytes(
-            self._program
-        ):
+        most = (versions.MEMORY - 1) * versions.weight_bytes(self._program)
+        if not needed and more + sum(self._more.values()) > most:
             return "versions would hold too much that the program for all sizes does not hold"
         self._more[sizes] = more
         own = program.version(0)
