@@ -52,6 +52,7 @@ class Job:
         share: whether constants are given back beside the program, which reads them as parameters.
         layouts: of weights that other versions of the program hold (`covan_mlir.lowering.kernels.layouts`); empty:
             there are none.
+        usual: what kernels take sizes for that are known at run time only; 0: `covan_mlir.fred.chain.NOMINAL`.
     """
 
     frontend: Literal["auto", "linalg", "torch"]
@@ -78,3 +79,4 @@ class Job:
     assume: bool = False
     share: bool = False
     layouts: tuple[str, ...] = ()
+    usual: int = 0

@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 DEVICE = "covan.device"
 """Attribute of a module: the element of ``hal.device.targets`` that its target's name stands for."""
 
+USUAL = "covan.usual"
+"""Attribute of a module: what its chains' sizes are taken for that are known at run time only."""
+
 DECISIONS = "covan.decisions"
 """Attribute of a function: what was decided about its chains, as JSON of `FusionRecord`."""
 
@@ -62,6 +65,7 @@ class Chooser:
         demote: float64 becomes float32, as in the rest of the program.
         actions: where the user wrote what the chains perform, where kernels' line tables name it.
         records: schedules that were measured to be the best, by workload.
+        usual: what sizes that are known at run time only are taken for; 0: the chain says.
     """
 
     target: KernelTarget
@@ -69,6 +73,7 @@ class Chooser:
     demote: bool = False
     actions: Actions = field(default_factory=dict)
     records: Mapping[str, Recorded] = field(default_factory=dict)
+    usual: int = 0
 
     def kernel(self, chain: Chain) -> Selection | Refusal:
         """The kernel of a chain, the same for all chains that compute the same; where lines matter: there."""
@@ -95,7 +100,10 @@ class Chooser:
 
     def plain(self, chain: Chain) -> Chain:
         """The chain as the program has it, whatever parts it comes from."""
-        return demoted(chain.untraced) if self.demote else chain.untraced
+        chain = demoted(chain.untraced) if self.demote else chain.untraced
+        if not self.usual or not chain.extents:
+            return chain
+        return replace(chain, axes=tuple(replace(axis, usual=self.usual) for axis in chain.axes))
 
 
 def chooser(
@@ -117,7 +125,8 @@ def chooser(
     kernel_target = kernel_target.allowing(winograd)
     if LAYOUTS in module.attributes:
         kernel_target = kernel_target.holding(frozenset(json.loads(module.attributes[LAYOUTS].value)))
-    return Chooser(kernel_target, always, demote, lines, _records(module))
+    usual = module.attributes[USUAL].value if USUAL in module.attributes else 0
+    return Chooser(kernel_target, always, demote, lines, _records(module), usual)
 
 
 def _records(module: ir.Operation) -> Mapping[str, Recorded]:

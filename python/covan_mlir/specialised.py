@@ -9,7 +9,7 @@ from typing import Any
 
 from covan_mlir.attaching.attach import compile_attached
 from covan_mlir.compilation import version_cost, versions
-from covan_mlir.compilation.captured import EXPORT_LOCK, Sharing, compile_captured
+from covan_mlir.compilation.captured import EXPORT_LOCK, VersionFacts, compile_captured
 from covan_mlir.compilation.options import CompileOptions
 from covan_mlir.compilation.origin import Origin
 from covan_mlir.errors import CompileError, ExportError, InputError
@@ -33,7 +33,7 @@ def compile_one(
     provenance: bool,
     rules: Sequence[TagRule],
     tell: Tell,
-    sharing: Sharing | None = None,
+    facts: VersionFacts | None = None,
 ) -> tuple[CompiledProgram, Origin]:
     """One program for each target, with what is attached.
 
@@ -42,12 +42,12 @@ def compile_one(
     """
     if not options.attach:
         compiled = compile_captured(
-            captured, goals, options, provenance=provenance, rules=rules, tell=tell, sharing=sharing
+            captured, goals, options, provenance=provenance, rules=rules, tell=tell, facts=facts
         )
         return compiled, Origin(captured, options)
     if not provenance:
         raise InputError("what is attached is placed by the lineage: compile with provenance=True")
-    return compile_attached(captured, goals, options, rules=rules, tell=tell, sharing=sharing)
+    return compile_attached(captured, goals, options, rules=rules, tell=tell, facts=facts)
 
 
 class Specialiser:
@@ -74,7 +74,7 @@ class Specialiser:
         self.general = versions.general(names, self.dimensions)
         self._goals, self._options = goals, replace(options, specialise=False)
         self._provenance, self._rules, self._tell = provenance, rules, tell
-        self._sharing, self._most = Sharing(), 0.0
+        self._facts, self._most = VersionFacts(), 0.0
         self._symbols: Mapping[str, str] = {}
 
     def program(self) -> tuple[CompiledProgram, Origin]:
@@ -85,7 +85,7 @@ class Specialiser:
         """
         program, origin = self._compiled(self.example, {})
         self._symbols = versions.symbols(program.signature, self.example.places, self.general)
-        self._sharing = Sharing(versions.layouts(program))
+        self._facts = VersionFacts(versions.layouts(program))
         self._most = versions.MEMORY * versions.weight_bytes(program)
         return program, origin
 
@@ -137,7 +137,7 @@ class Specialiser:
             provenance=self._provenance,
             rules=self._rules,
             tell=self._tell,
-            sharing=self._sharing,
+            facts=replace(self._facts, usual=versions.usual({**self.general, **sizes}, sizes)),
         )
 
 

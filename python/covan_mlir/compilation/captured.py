@@ -53,14 +53,16 @@ _TOOLS = ("torch", "torch-mlir", "iree-base-compiler", "iree-base-runtime")
 
 
 @dataclass(frozen=True)
-class Sharing:
-    """How the programs of several versions share what they hold: constants are parameters (on CPUs).
+class VersionFacts:
+    """What is special about the programs of several versions: constants are parameters, which they share (on CPUs).
 
     Attributes:
         layouts: of weights that other versions hold; empty: there are none.
+        usual: what kernels take open sizes for; 0: what they take them for in any program.
     """
 
     layouts: tuple[str, ...] = ()
+    usual: int = 0
 
 
 def compile_captured(
@@ -71,14 +73,14 @@ def compile_captured(
     provenance: bool = True,
     rules: Sequence[TagRule] = (),
     tell: Callable[[str], None] = lambda step: None,
-    sharing: Sharing | None = None,
+    facts: VersionFacts | None = None,
 ) -> CompiledProgram:
     """Compile a program that is exported already; see `covan_mlir.compile_module`.
 
     ``options.attach`` is not looked at: what is attached is in the captured program
     (`covan_mlir.attaching.attach.compile_attached`).
     """
-    imported, variants, constants = _compiled(captured, goals, options, provenance, rules, tell, sharing)
+    imported, variants, constants = _compiled(captured, goals, options, provenance, rules, tell, facts)
     return CompiledProgram(
         tuple(variants),
         imported.signature,
@@ -96,7 +98,7 @@ def _compiled(
     provenance: bool,
     rules: Sequence[TagRule],
     tell: Callable[[str], None],
-    sharing: Sharing | None,
+    facts: VersionFacts | None,
 ) -> tuple[Imported, list[Variant], dict[str, Any]]:
     """The program of an exported model for each target, and the constants that are shared."""
     with EXPORT_LOCK, uncollected():
@@ -112,8 +114,10 @@ def _compiled(
     for goal, job in jobs(captured, goals, options, provenance, imported):
         if len(goals) > 1:
             tell(f"target {goal.name}")
-        if sharing is not None and goal.kind == "cpu":
-            job = replace(job, share=True, layouts=sharing.layouts)
+        if facts is not None:
+            job = replace(job, usual=facts.usual)
+        if facts is not None and goal.kind == "cpu":
+            job = replace(job, share=True, layouts=facts.layouts)
         variant, held = _variant(goal, job, imported, tagged, options, tell)
         variants.append(variant)
         constants |= held

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -96,6 +97,20 @@ def _joined(parts: Sequence[Mapping[str, Wanted]]) -> dict[str, Wanted]:
 def general(names: Iterable[str], dimensions: Mapping[str, OpenDimension]) -> dict[str, Wanted]:
     """The sizes that the general program is for, of those dimensions."""
     return {name: (max(dimensions[name].low, LEAST), dimensions[name].high) for name in names}
+
+
+def usual(all_sizes: Mapping[str, Wanted], named: Mapping[str, Wanted]) -> int:
+    """What kernels of a version take open sizes for: the geometric mean of their ranges; 0: some have no such range.
+
+    Args:
+        all_sizes: of all dimensions that versions differ in.
+        named: of those that are special to this one.
+    """
+    ranges = [(low, high) for low, high in all_sizes.values() if low != high]
+    if not ranges or any(name not in named for name, (low, high) in all_sizes.items() if low != high):
+        return 0
+    logs = [math.log(low) + math.log(high) for low, high in ranges if high is not None]
+    return max(1, round(math.exp(sum(logs) / (2 * len(logs)))))
 
 
 def needed(version: Mapping[str, Wanted]) -> bool:
