@@ -52,6 +52,8 @@ class Job:
         share: whether constants are given back beside the program, which reads them as parameters.
         layouts: of weights that other versions of the program hold (`covan_mlir.lowering.kernels.layouts`); empty:
             there are none.
+        others: what other versions take sizes for that are known at run time only: their kernels are to read weights as
+            this program holds them.
         usual: what kernels take sizes for that are known at run time only; 0: `covan_mlir.fred.chain.NOMINAL`.
     """
 
@@ -80,3 +82,4 @@ class Job:
     share: bool = False
     layouts: tuple[str, ...] = ()
     usual: int = 0
+    others: tuple[int, ...] = ()

@@ -26,7 +26,7 @@ from covan_mlir.dialects.substituted import ASSUMED, RULES, SUBSTITUTED
 from covan_mlir.lowering import iree_phases
 from covan_mlir.lowering.kernels import targets
 from covan_mlir.lowering.kernels.chain_body import KernelBody
-from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE, USUAL, telling
+from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE, OTHERS, USUAL, telling
 from covan_mlir.lowering.kernels.cpu import team
 from covan_mlir.lowering.kernels.cpu.machine_code import MachineCode
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
@@ -267,6 +267,8 @@ def set_facts(module: ir.Module, job: Job) -> None:
     if job.usual:
         i64 = ir.IntegerType.get_signless(64, module.context)
         module.operation.attributes[USUAL] = ir.IntegerAttr.get(i64, job.usual)
+    if job.others:
+        module.operation.attributes[OTHERS] = ir.StringAttr.get(json.dumps(job.others), module.context)
     if job.layouts:
         module.operation.attributes[LAYOUTS] = ir.StringAttr.get(json.dumps(job.layouts), module.context)
     if job.rules:

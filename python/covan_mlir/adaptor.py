@@ -312,7 +312,7 @@ def adaptive(
     dimensions = example.dimensions
     if not dimensions:
         raise InputError("adaptive: no size is open by name: pass dynamic_shapes with torch.export.Dim")
-    specialiser = Specialiser(example, dimensions, goals, options)
+    specialiser = Specialiser(example, dimensions, versions.USUAL, goals, options)
     program, general = None, None
     try:  # not by the object: torch may keep the frames of an export, and with them all that they name
         program, origin = specialiser.program()

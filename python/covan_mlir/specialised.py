@@ -63,6 +63,7 @@ class Specialiser:
         self,
         example: Example,
         names: Iterable[str],
+        sizes: Iterable[int],
         goals: Sequence[Target],
         options: CompileOptions,
         *,
@@ -74,7 +75,7 @@ class Specialiser:
         self.general = versions.general(names, self.dimensions)
         self._goals, self._options = goals, replace(options, specialise=False)
         self._provenance, self._rules, self._tell = provenance, rules, tell
-        self._facts, self._most = VersionFacts(), 0.0
+        self._facts, self._most = VersionFacts(others=tuple(sorted(set(sizes)))), 0.0
         self._symbols: Mapping[str, str] = {}
 
     def program(self) -> tuple[CompiledProgram, Origin]:
@@ -163,7 +164,8 @@ def compile_versions(
     asked = versions.wanted(options.specialise, example.dimensions)
     named = not isinstance(options.specialise, bool)
     names = options.specialise if not isinstance(options.specialise, bool) else example.dimensions
-    specialiser = Specialiser(example, names, goals, options, provenance=provenance, rules=rules, tell=tell)
+    sizes = [versions.middle(*bounds) for each in asked for bounds in each.values()]
+    specialiser = Specialiser(example, names, sizes, goals, options, provenance=provenance, rules=rules, tell=tell)
     program, origin = specialiser.program()
     origins: list[Origin] = []
     for sizes in asked:

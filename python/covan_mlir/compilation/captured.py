@@ -59,10 +59,12 @@ class VersionFacts:
     Attributes:
         layouts: of weights that other versions hold; empty: there are none.
         usual: what kernels take open sizes for; 0: what they take them for in any program.
+        others: of the general program: what versions are going to take them for.
     """
 
     layouts: tuple[str, ...] = ()
     usual: int = 0
+    others: tuple[int, ...] = ()
 
 
 def compile_captured(
@@ -115,7 +117,7 @@ def _compiled(
         if len(goals) > 1:
             tell(f"target {goal.name}")
         if facts is not None:
-            job = replace(job, usual=facts.usual)
+            job = replace(job, usual=facts.usual, others=facts.others)
         if facts is not None and goal.kind == "cpu":
             job = replace(job, share=True, layouts=facts.layouts)
         variant, held = _variant(goal, job, imported, tagged, options, tell)

@@ -106,11 +106,16 @@ def usual(all_sizes: Mapping[str, Wanted], named: Mapping[str, Wanted]) -> int:
         all_sizes: of all dimensions that versions differ in.
         named: of those that are special to this one.
     """
-    ranges = [(low, high) for low, high in all_sizes.values() if low != high]
-    if not ranges or any(name not in named for name, (low, high) in all_sizes.items() if low != high):
+    open_names = [name for name, (low, high) in all_sizes.items() if low != high]
+    if not open_names or any(name not in named for name in open_names):
         return 0
-    logs = [math.log(low) + math.log(high) for low, high in ranges if high is not None]
-    return max(1, round(math.exp(sum(logs) / (2 * len(logs)))))
+    middles = [middle(*named[name]) for name in open_names]
+    return round(math.prod(middles) ** (1 / len(middles)))
+
+
+def middle(low: int, high: int | None) -> int:
+    """The geometric mean of a range's ends."""
+    return round(math.sqrt(low * (low if high is None else high)))
 
 
 def needed(version: Mapping[str, Wanted]) -> bool:
