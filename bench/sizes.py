@@ -8,6 +8,7 @@ Samples of the three are taken in turn, so that what else runs on the machine sl
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from functools import partial
 
 import common
@@ -31,10 +32,11 @@ class Attention(nn.Module):
         """x: [length, width] -> the same shape."""
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(1, 2, 0, 3)
         y = nn.functional.scaled_dot_product_attention(q, k, v)
-        return self.out(y.transpose(0, 1).flatten(1))
+        out: torch.Tensor = self.out(y.transpose(0, 1).flatten(1))
+        return out
 
 
-MODELS = {
+MODELS: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "mlp": (lambda: nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512), nn.Softmax(-1)), 512),
     "attention": (lambda: Attention(512, 8), 512),
 }

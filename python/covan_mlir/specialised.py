@@ -164,8 +164,8 @@ def compile_versions(
     asked = versions.wanted(options.specialise, example.dimensions)
     named = not isinstance(options.specialise, bool)
     names = options.specialise if not isinstance(options.specialise, bool) else example.dimensions
-    sizes = [versions.middle(*bounds) for each in asked for bounds in each.values()]
-    specialiser = Specialiser(example, names, sizes, goals, options, provenance=provenance, rules=rules, tell=tell)
+    middles = [versions.middle(*bounds) for each in asked for bounds in each.values()]
+    specialiser = Specialiser(example, names, middles, goals, options, provenance=provenance, rules=rules, tell=tell)
     program, origin = specialiser.program()
     origins: list[Origin] = []
     for sizes in asked:

@@ -110,7 +110,7 @@ def usual(all_sizes: Mapping[str, Wanted], named: Mapping[str, Wanted]) -> int:
     if not open_names or any(name not in named for name in open_names):
         return 0
     middles = [middle(*named[name]) for name in open_names]
-    return round(math.prod(middles) ** (1 / len(middles)))
+    return round(math.exp(sum(map(math.log, middles)) / len(middles)))
 
 
 def middle(low: int, high: int | None) -> int:
