@@ -139,6 +139,9 @@ class Adaptive:
             count = self._counts[sizes] = self._counts.get(sizes, 0) + 1
             if len(self._counts) > _COUNTED:  # what was seen long ago, or once, is forgotten
                 self._counts = {key: half for key, old in self._counts.items() if (half := old // 2)}
+            for remembered in (self._settled, self._told):
+                if len(remembered) > _COUNTED:
+                    remembered.clear()
             if count >= self._after and sizes not in self._settled:
                 self._ask(sizes)
 
@@ -217,7 +220,8 @@ class Adaptive:
                 oldest = min(serving, key=lambda key: self._used.get(key, 0))
                 del serving[oldest]
                 self._counts[oldest] = 0  # it has to be frequent again
-                log.info("the version for %s gives way", oldest)
+                log.info("the version for %s gives way", self._name(oldest))
+            self._used = {key: self._used.get(key, 0) for key in serving}
             self._serving = serving
 
     def settle(self) -> None:

@@ -160,6 +160,8 @@ def compile_versions(
         InputError: sizes of the model are not open by name, or may not be what was asked for.
         ExportError, CompileError, TagError: as `covan_mlir.compile_module`.
     """
+    if not provenance:
+        raise InputError("specialise: versions are chosen by what the lineage says: compile with provenance=True")
     example = Example.of(model, args, kwargs, dynamic_shapes)
     asked = versions.wanted(options.specialise, example.dimensions)
     named = not isinstance(options.specialise, bool)

@@ -82,6 +82,17 @@ def test_models_without_named_sizes_are_refused() -> None:
         covan_mlir.compile_module(torch.nn.ReLU(), (torch.randn(2),), options=CompileOptions(specialise={"batch": [8]}))
 
 
+def test_versions_need_a_lineage() -> None:
+    with pytest.raises(InputError, match="compile with provenance=True"):
+        covan_mlir.compile_module(
+            torch.nn.ReLU(),
+            (torch.randn(2),),
+            dynamic_shapes=({0: Dim("n")},),
+            provenance=False,
+            options=CompileOptions(specialise={"n": [8]}),
+        )
+
+
 def test_examples_of_other_sizes() -> None:
     batch, length = Dim("batch"), Dim("length", max=64)
 

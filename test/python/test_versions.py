@@ -15,12 +15,15 @@ import torch
 from command_line import fails
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from torch import Tensor, nn
 from torch.export import Dim
 
 import covan_mlir
 from covan_mlir import Attachment, CompileOptions, Executable, InputError
+from covan_mlir.artifacts.schema import Manifest, check_manifest
 from covan_mlir.compilation.versions import MEMORY, weight_bytes
+from covan_mlir.support.typed_json import SchemaError, decode
 from covan_mlir.tools import cli
 
 
@@ -270,3 +273,17 @@ def test_the_page_shows_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyP
     program = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
     (file := tmp_path / "story.py").write_text(program)
     exec(compile(program, str(file), "exec"), {"__name__": "story"})
+
+
+@pytest.mark.parametrize(
+    ("places", "message"),
+    [((0, 0), "name programs twice"), ((99,), "such as there are not"), (None, "no program that is for all sizes")],
+)
+def test_manifests_name_programs_of_versions_once(saved: Path, places: tuple[int, ...] | None, message: str) -> None:
+    with zipfile.ZipFile(saved) as archive:
+        manifest = decode(archive.read("manifest.json"), Manifest, "manifest.json")
+    check_manifest(manifest)
+    first = manifest.specialised[0]
+    claimed = places or tuple(range(len(manifest.variants)))
+    with pytest.raises(SchemaError, match=message):
+        check_manifest(structs.replace(manifest, specialised=(structs.replace(first, variants=claimed),)))

@@ -117,9 +117,9 @@ def _compiled(
         if len(goals) > 1:
             tell(f"target {goal.name}")
         if facts is not None:
-            job = replace(job, usual=facts.usual, others=facts.others)
+            job = replace(job, usual=facts.usual)
         if facts is not None and goal.kind == "cpu":
-            job = replace(job, share=True, layouts=facts.layouts)
+            job = replace(job, share=True, layouts=facts.layouts, others=facts.others)
         variant, held = _variant(goal, job, imported, tagged, options, tell)
         variants.append(variant)
         constants |= held
