@@ -25,6 +25,8 @@ _PUBLIC = {
     "Tuning": "covan_mlir.tuning.report",
     "quantize": "covan_mlir.quantizer",
     "Quantized": "covan_mlir.quantizer",
+    "compile_training_step": "covan_mlir.trainer",
+    "TrainingStep": "covan_mlir.trainer",
     "last_compiled": "covan_mlir.dynamo",
     "tag": "covan_mlir.provenance.tags",
     "group": "covan_mlir.provenance.groups",
@@ -96,6 +98,8 @@ if TYPE_CHECKING:
     from covan_mlir.quantizer import Quantized as Quantized
     from covan_mlir.quantizer import quantize as quantize
     from covan_mlir.runtime.isolation.limits import Isolation as Isolation
+    from covan_mlir.trainer import TrainingStep as TrainingStep
+    from covan_mlir.trainer import compile_training_step as compile_training_step
     from covan_mlir.tuner import tune as tune
     from covan_mlir.tuner import tune_models as tune_models
     from covan_mlir.tuning.report import Tuning as Tuning

@@ -1,7 +1,8 @@
 """``torch.compile(model, backend="covan")``.
 
 Dynamo hands over the graphs between graph breaks. Each is compiled for the shapes that it is called with, and again for
-others; weights are arguments, read where torch holds them.
+others; weights are arguments, read where torch holds them. Where torch asks for gradients, a graph and the one that
+computes its gradients are compiled (docs/training.md).
 """
 
 from __future__ import annotations
@@ -17,17 +18,21 @@ from torch.fx import GraphModule
 
 from covan_mlir.compilation.options import CompileOptions
 from covan_mlir.compile import compile_module
+from covan_mlir.errors import CovanError
 from covan_mlir.executable import Executable
+from covan_mlir.training.aot import differentiable
+from covan_mlir.training.roles import path_in_model
 
 log = logging.getLogger(__name__)
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _executables: list[weakref.ref[Executable]] = []
 
 
 def last_compiled() -> tuple[Executable, ...]:
     """The executables behind ``torch.compile(backend="covan")``, the latest last: one per graph between graph breaks
-    and set of shapes that it was called with. Dynamo keeps them; ``torch.compiler.reset()`` lets them go."""
+    and set of shapes that it was called with; where gradients are asked for, two, the second when ``backward`` is first
+    called. Dynamo keeps them; ``torch.compiler.reset()`` lets them go."""
     with _lock:
         _executables[:] = [reference for reference in _executables if reference() is not None]
         return tuple(exe for reference in _executables if (exe := reference()) is not None)
@@ -36,7 +41,7 @@ def last_compiled() -> tuple[Executable, ...]:
 def backend(
     graph: GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
-    """The backend, as Dynamo calls it.
+    """The backend, as Dynamo calls it. A graph that cannot be compiled runs in eager mode; a warning says why.
 
     Args:
         graph: torch operations between two graph breaks.
@@ -44,46 +49,57 @@ def backend(
         options: ``torch.compile(options=...)``: ``target``, and what `CompileOptions` takes.
 
     Raises:
-        CovanError: from the first call of the result, see `compile_module`.
+        ValueError, TypeError: there are no such options.
     """
     return _Compiled(graph, **dict(options or {}))
 
 
 class _Compiled:
-    """One graph: an executable for each set of shapes."""
+    """One graph: what runs it, for each set of shapes."""
 
     def __init__(self, graph: GraphModule, target: str | Sequence[str] = "cpu", **options: Any) -> None:
         self._graph = graph
         self._target = target
         self._options = CompileOptions(**options)
-        self._executables: dict[Any, Executable] = {}
-        self._told = False
+        self._runs: dict[Any, Callable[..., Any]] = {}
+        self._names = [
+            path_in_model(source.name) if (source := getattr(node, "_dynamo_source", None)) is not None else node.name
+            for node in graph.graph.find_nodes(op="placeholder")
+        ]
 
     def __call__(self, *args: Any) -> Any:
-        if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in args):
-            self._tell()
-            return self._graph(*args)
-        key = tuple(_key(a) for a in args)
+        learns = torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
+        key = (learns, *(_key(a, learns) for a in args))
+        run = self._runs.get(key)
+        if run is None:
+            with _lock:
+                run = self._runs.get(key)
+                if run is None:
+                    run = differentiable(self._graph, args, self._names, self._compile) if learns else self._fixed(args)
+                    self._runs[key] = run
+        return run(*args)
+
+    def _fixed(self, args: Sequence[Any]) -> Callable[..., Any]:
+        """What runs the graph where nobody asks for gradients."""
+        try:
+            with torch.no_grad():
+                return self._compile(self._graph, *args)
+        except CovanError as error:
+            log.warning("a graph of %d operations runs in eager mode: %s", _operations(self._graph), error)
+            return self._graph
+
+    def _compile(self, model: Any, *args: Any) -> Executable:
+        exe = compile_module(model, args, target=self._target, options=self._options)
         with _lock:
-            exe = self._executables.get(key)
-            if exe is None:
-                with torch.no_grad():
-                    exe = compile_module(self._graph, args, target=self._target, options=self._options)
-                self._executables[key] = exe
-                _executables.append(weakref.ref(exe))
-        return exe(*args)
-
-    def _tell(self) -> None:
-        if not self._told:
-            self._told = True
-            log.warning(
-                "covan compiles for inference: a graph of %d operations whose arguments require gradients runs in "
-                "eager mode. Call the model under torch.no_grad(), or freeze its parameters, to have it compiled",
-                sum(node.op not in ("placeholder", "output") for node in self._graph.graph.nodes),
-            )
+            _executables.append(weakref.ref(exe))
+        return exe
 
 
-def _key(value: Any) -> Any:
+def _operations(graph: GraphModule) -> int:
+    return sum(node.op not in ("placeholder", "output") for node in graph.graph.nodes)
+
+
+def _key(value: Any, learns: bool) -> Any:
     if isinstance(value, torch.Tensor):
-        return tuple(value.shape), value.dtype, value.device
+        return tuple(value.shape), value.dtype, value.device, learns and value.requires_grad
     return type(value), value

@@ -289,7 +289,7 @@ def _apart(answer: bytes, result: JobResult) -> tuple[bytes, dict[str, Any]]:
 
 
 class _ModuleState:
-    """Mutated buffers live where the model keeps them."""
+    """Mutated buffers live where the model keeps them, or where the capture says."""
 
     def __init__(self, captured: Capture) -> None:
         self._captured = captured
@@ -298,6 +298,10 @@ class _ModuleState:
         return self._captured.state(name)
 
     def write(self, name: str, value: Any) -> None:
+        states = self._captured.states
+        if states is not None:
+            states[name] = value
+            return
         with torch.no_grad():
             self._captured.state(name).copy_(value)
 

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.dtypes import NAMES
-from covan_mlir.frontend.sources import SourceNode, place, sources
+from covan_mlir.frontend.sources import ROLE, SourceNode, place, sources
 from covan_mlir.provenance.model import Action
 
 log = logging.getLogger(__name__)
@@ -135,6 +135,7 @@ def source_actions(graph: torch.fx.Graph) -> dict[str, Action]:
             inputs=tuple(sorted(read)),
             view=all(map(is_view, own)),
             live=not needed.isdisjoint(own),
+            role=str(last.meta.get(ROLE, "")),
         )
         by_call |= {paths[id(node.graph)] + node.name: action for node in own}
     return by_call

@@ -53,9 +53,12 @@ class Capture:
     taps: tuple[tuple[str, torch.utils._pytree.TreeSpec], ...] = ()
     fixed: Mapping[str, torch.Tensor] = field(default_factory=dict)
     reference: Callable[[Sequence[Any]], list[torch.Tensor | None]] | None = None
+    states: dict[str, torch.Tensor] | None = None
 
     def state(self, name: str) -> torch.Tensor:
         """The tensor that holds the buffer ``name`` now: the module's own where there is one."""
+        if self.states is not None and name in self.states:
+            return self.states[name]
         if self.owner is not None:
             try:
                 return self.owner.get_buffer(name)

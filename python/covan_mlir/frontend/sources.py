@@ -17,6 +17,8 @@ NODE = "covan.node"
 """Key of a call's place, among what is kept of annotations (`torch.fx.traceback.annotate`)."""
 SOURCES = "covan.sources"
 """Key of the list in the metadata of the graph's module."""
+ROLE = "covan.role"
+"""Key of what a call is for, in a call's metadata: ``gradient of conv1 with respect to weight``."""
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,12 @@ def table(lineage: LineageData, sites: Sequence[Site]) -> str:
     lines = [_header(lineage, sites)]
     for site, rows in blocks:
         lines += ["", _fit(f"site {site.id}  {site.phase}  {site.kernel}", _WIDTH)]
-        for row in rows:
+        for *row, role in rows:
             op, names, module, line = (_fit(cell, width) for cell, width in zip(row, widths, strict=True))
             cells = (op.ljust(widths[0]), names.ljust(widths[1]), module.ljust(widths[2]), line)
             lines.append((_GAP + _GAP.join(cells)).rstrip())
+            if role:
+                lines.append(_fit(f"{_GAP}{_GAP}{role}", _WIDTH))
         if tags := lineage.tags(site):
             lines.append(_fit(f"{_GAP}tags: {', '.join(sorted(tags))}", _WIDTH))
         if not rows:
@@ -99,6 +101,8 @@ def fates_text(lineage: LineageData, actions: Iterable[Action]) -> str:
     for action in actions:
         fate = _fate(lineage, action)
         lines.append(f"{action.name} ({action.op.removesuffix('.default')})")
+        if action.role:
+            lines.append(f"{_GAP}{action.role}")
         lines.append(f"{_GAP}{became(lineage, fate) if fate else 'is performed by no site'}")
         if tags := lineage.tags(action):
             lines.append(f"{_GAP}tags: {', '.join(sorted(tags))}")
@@ -149,6 +153,7 @@ def _action_json(lineage: LineageData, action: Action) -> dict[str, Any]:
         "line": frame.line if frame else None,
         "types": list(action.types),
         "tags": sorted(lineage.tags(action)),
+        **({"role": action.role} if action.role else {}),
     }
 
 
@@ -177,14 +182,15 @@ def _kernels(sites: Iterable[Site]) -> int:
     return len({site.kernel for site in sites})
 
 
-def _rows(lineage: LineageData, site: Site, short: dict[str, str]) -> list[tuple[str, str, str, str]]:
-    groups: dict[tuple[str, str, str], list[str]] = {}
+def _rows(lineage: LineageData, site: Site, short: dict[str, str]) -> list[tuple[str, str, str, str, str]]:
+    """Operator, names, module, line and role of what a site performs."""
+    groups: dict[tuple[str, str, str, str], list[str]] = {}
     for action in lineage.why(site):
         frame = user_frame(action)
         line = f"{short[frame.file]}:{frame.line}" if frame else ""
         op = action.op.removesuffix(".default")
-        groups.setdefault((op, action.module, line), []).append(action.name)
-    return [(op, _join(names, _LIMITS[1]), module, line) for (op, module, line), names in groups.items()]
+        groups.setdefault((op, action.module, line, action.role), []).append(action.name)
+    return [(op, _join(names, _LIMITS[1]), module, line, role) for (op, module, line, role), names in groups.items()]
 
 
 def _join(names: Sequence[str], width: int) -> str:

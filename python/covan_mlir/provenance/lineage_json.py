@@ -99,6 +99,7 @@ def _lineage(stored: StoredLineage) -> LineageData:
                 inputs=tuple(action.inputs),
                 view=bool(action.view),
                 live=bool(action.live),
+                role=pool[action.role],
             )
             for i, action in enumerate(stored.actions)
         ],
@@ -187,6 +188,7 @@ def _action(a: Action, pool: Pool[Any]) -> list[Any]:
         list(a.inputs),
         int(a.view),
         int(a.live),
+        pool(a.role),
     ]
 
 

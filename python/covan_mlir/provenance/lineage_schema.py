@@ -17,7 +17,7 @@ from covan_mlir.provenance.substitution import Substitution
 from covan_mlir.provenance.words import is_group, is_tag
 from covan_mlir.support.typed_json import JsonObject, Natural, decode, fail, repeated, short
 
-FORMAT = 4
+FORMAT = 5
 LINEAGE = "lineage.json"
 
 Flag = Literal[0, 1]
@@ -45,6 +45,7 @@ class StoredAction(NamedTuple):
     inputs: list[Natural]
     view: Flag
     live: Flag
+    role: Text
 
 
 class StoredPart(NamedTuple):
@@ -208,7 +209,7 @@ class _Check:
     def _source(self) -> None:
         frames = frozenset(self.frames) - self.texts
         for index, action in enumerate(self.lineage.actions):
-            self._texts((action.op, action.module, *action.types), "actions", index)
+            self._texts((action.op, action.module, action.role, *action.types), "actions", index)
             self._all(action.frames, frames, "a source frame", "actions", index)
             self._all(action.inputs, self.actions, "an action", "actions", index)
         if len(self.parts) != len(self.lineage.parts):

@@ -113,6 +113,7 @@ class Action:
         inputs: ids of the actions whose values it reads.
         view: its result is its input's memory, by its schema, or no tensor at all.
         live: the model's results need it.
+        role: what it is for, where the model's code does not say so: ``gradient of conv1 with respect to weight``.
     """
 
     id: int
@@ -125,6 +126,7 @@ class Action:
     inputs: tuple[int, ...] = ()
     view: bool = False
     live: bool = True
+    role: str = ""
 
     @property
     def translated(self) -> bool:

@@ -1,0 +1,137 @@
+"""Gradients of torch's own samples of its operators (`OpInfo`), against eager PyTorch's.
+
+    python bench/gradients.py --most 2
+    python bench/gradients.py --dtype f64 --only softmax nn.functional.layer_norm
+
+Of each sample that has gradients, the operator and what differentiates it are compiled as ``torch.compile`` would have
+it, and the gradients of a random sum of its results compared. Told are all samples that differ or cannot be compiled,
+and how many operators of those that compile forward agree in all their samples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+from judging import Judge, NoAnswer
+from opinfo_samples import Key, Sample, differences, operators, samples, spread, takes
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+import covan_mlir
+from covan_mlir.errors import CovanError
+from covan_mlir.training.aot import differentiable
+
+SECONDS = 180.0
+"""Per sample."""
+NOT_TRIED = {"no gradients", "not run by eager", "not compiled forward"}
+_CHARACTERS = 300
+
+
+class Call(nn.Module):
+    """A sample: from its tensors to the results that can be differentiated."""
+
+    def __init__(self, sample: Sample) -> None:
+        super().__init__()
+        self.sample = sample
+
+    def forward(self, *tensors: Tensor) -> list[Tensor]:
+        results = pytree.tree_leaves(self.sample.call(tensors))
+        return [x for x in results if isinstance(x, Tensor) and x.is_floating_point()]
+
+
+def _copies(sample: Sample) -> list[Tensor]:
+    return [t.detach().requires_grad_() if t.is_floating_point() else t for t in sample.copies()]
+
+
+def _gradients(function: Any, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+    """Of a sum of the results with random weights, the same on every call."""
+    torch.manual_seed(0)
+    results = [y for y in function(*tensors) if y.requires_grad]
+    if not results:
+        return []
+    torch.manual_seed(1)
+    weights = [torch.randn_like(y) for y in results]
+    learning = [x for x in tensors if x.requires_grad]
+    return list(torch.autograd.grad(results, learning, weights, allow_unused=True))
+
+
+def judged(key: Key) -> tuple[str, str]:
+    """The outcome for one sample, and why it does not agree."""
+    sample = samples(key.op, key.dtype)[key.sample]
+    call = Call(sample)
+    reasons: list[str] = []
+
+    def compiled(program: torch.export.ExportedProgram) -> Any:
+        try:
+            return covan_mlir.compile_module(program)
+        except CovanError as error:
+            reasons.append(str(error))
+            raise
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            expected = _gradients(call, _copies(sample))
+        except Exception as error:
+            return "not run by eager", str(error)
+        if not any(isinstance(x, Tensor) for x in expected):
+            return "no gradients", ""
+        try:
+            with torch.no_grad():
+                covan_mlir.compile_module(call, tuple(sample.copies()))
+        except CovanError as error:
+            return "not compiled forward", str(error)
+        run = differentiable(call, _copies(sample), [f"x{k}" for k in range(len(sample.tensors))], compiled)
+        given = _gradients(run, _copies(sample))
+    if reasons:
+        return "refused", reasons[0]
+    difference = differences(key.op, expected, given)
+    return ("differs", difference) if difference else ("agrees", "")
+
+
+def _serve(connection: Connection) -> None:
+    torch.set_num_threads(1)
+    while True:
+        try:
+            key = connection.recv()
+        except EOFError:
+            return
+        try:
+            connection.send(judged(key))
+        except Exception as error:
+            connection.send((f"raises {type(error).__name__}", str(error)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--dtype", choices=("f32", "f64"), default="f32")
+    parser.add_argument("--most", type=int, default=2, help="samples of each operator, far apart")
+    parser.add_argument("--only", nargs="*", help="operators; all if none is named")
+    options = parser.parse_args()
+    names = [op for op, info in operators().items() if info.supports_autograd and takes(op, options.dtype)]
+    judge = Judge(_serve, "opinfo_samples", SECONDS)
+    outcomes: dict[str, list[str]] = defaultdict(list)
+    for op in options.only or names:
+        for key in spread(op, options.dtype, options.most):
+            try:
+                outcome, reason = judge.ask(key)
+            except NoAnswer as error:
+                outcome, reason = "fails", str(error)
+            outcomes[op].append(outcome)
+            if outcome not in NOT_TRIED | {"agrees"}:
+                print(f"{op} {key.sample}: {outcome}: {' '.join(reason.split())[:_CHARACTERS]}", flush=True)
+    judge.end()
+    print(dict(Counter(outcome for each in outcomes.values() for outcome in each)))
+    tried = [set(each) - NOT_TRIED for each in outcomes.values() if set(each) - NOT_TRIED]
+    right = sum(each == {"agrees"} for each in tried)
+    print(f"{right} of {len(tried)} operators that compile forward and have gradients")
+
+
+if __name__ == "__main__":
+    main()
