@@ -18,6 +18,7 @@ from covan_mlir.lowering.pipeline import Observer, PipelineState, StepError, ins
 from covan_mlir.lowering.request import FUSING, SUPEROPTIMISE, TO_LINALG, Job
 from covan_mlir.lowering.result import CompilerDiagnostic, JobResult, StepFailure
 from covan_mlir.lowering.sequence import Setting, pipeline
+from covan_mlir.lowering.shared_constants import appended
 from covan_mlir.lowering.sites import SiteObserver
 from covan_mlir.lowering.targets.resolve import executable_target
 from covan_mlir.machine import host
@@ -164,6 +165,7 @@ def _attempt(
     finally:
         border.close()
     keep.forget()
+    program, constants = appended(state)
     result = JobResult(
         frontend=frontend,
         seconds=state.seconds,
@@ -175,8 +177,9 @@ def _attempt(
         fusions=tuple(border.decisions),
         substituted=substituted,
         left_over=tuple(border.left_over),
+        constants=constants,
     )
-    return result, state.output
+    return result, program
 
 
 def _of_actions(

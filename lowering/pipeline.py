@@ -24,6 +24,7 @@ class PipelineState:
         output: the finished program.
         seconds: wall time of each step.
         watch: to be called on torch-mlir's pass managers before they run, or None.
+        constants: dtype, shape and bytes of those that the program reads as parameters, by name.
     """
 
     module: Any
@@ -31,6 +32,7 @@ class PipelineState:
     output: bytes = b""
     seconds: dict[str, float] = field(default_factory=dict)
     watch: Callable[[Any], None] | None = None
+    constants: dict[str, tuple[str, tuple[int, ...], bytes]] = field(default_factory=dict)
 
 
 OBSERVING = "observing"

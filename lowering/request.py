@@ -49,6 +49,12 @@ class Job:
         superoptimise: seconds that programs are searched for that are predicted to be faster; 0: none is.
         rules: text of a file of the user's own rules for that, beside the shipped ones; proved, or assumed.
         assume: whether some of them are assumed.
+        share: whether constants are given back beside the program, which reads them as parameters.
+        layouts: of weights that other versions of the program hold (`covan_mlir.lowering.kernels.layouts`); empty:
+            there are none.
+        others: what other versions take sizes for that are known at run time only: their kernels are to read weights as
+            this program holds them.
+        usual: what kernels take sizes for that are known at run time only; 0: `covan_mlir.fred.chain.NOMINAL`.
     """
 
     frontend: Literal["auto", "linalg", "torch"]
@@ -73,3 +79,7 @@ class Job:
     superoptimise: int = 0
     rules: str = ""
     assume: bool = False
+    share: bool = False
+    layouts: tuple[str, ...] = ()
+    usual: int = 0
+    others: tuple[int, ...] = ()

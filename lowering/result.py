@@ -49,6 +49,23 @@ class StepFailure:
 
 
 @dataclass(frozen=True)
+class SharedConstant:
+    """A constant that several programs may read from one place.
+
+    Attributes:
+        name: of the parameter: constants of one name are equal.
+        dtype: as torch spells it.
+        start, size: of its bytes, behind the program's, which end where the first of them begins.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    size: int
+
+
+@dataclass(frozen=True)
 class JobResult:
     """What is known of a compilation that gave a program.
 
@@ -64,6 +81,7 @@ class JobResult:
         why_unfused: why no chain became a kernel of our own, if a pass of ours failed.
         why_unsubstituted: why no rule was applied, if the pass that does failed.
         substituted: what rules made of the program; None: nobody asked for that.
+        constants: that the program reads as parameters, with `Job.share`: their bytes follow those of the program.
         broken: after which step kernels were not one to one with operators, and how; empty: they always were.
         left_over: the operators that no kernel was written for.
     """
@@ -81,3 +99,4 @@ class JobResult:
     substituted: SubstitutedGraph | None = field(default=None, repr=False)
     broken: str = ""
     left_over: tuple[LeftOverRecord, ...] = field(default=(), repr=False)
+    constants: tuple[SharedConstant, ...] = field(default=(), repr=False)

@@ -39,6 +39,8 @@ iree:uneven-products  sums of products are kept from IREE's vectorizer that     
                       it would make invalid; after that
 iree:halves           what was marked is rounded; after that                    on CPUs
 iree:concatenations   what is concatenated is written in place; after that      on CPUs
+iree:shared-constants large constants become parameters, which several        of versions for some sizes
+                      programs may share; after that
 iree:kernel-code      kernels get their code back, or a stub where machine     where chains are fused
                       code was compiled of it beside all this; before
                       iree:executable-sources: what comes before need not
@@ -76,6 +78,7 @@ from covan_mlir.lowering import (
     kept_arguments,
     parameters,
     scalar_slices,
+    shared_constants,
     sliced_gathers,
     slices_in_place,
     stages,
@@ -151,6 +154,10 @@ def _aligned(setting: Setting) -> bool:
     return setting.fused and stages.alignment(setting.job) > 1
 
 
+def _shared(setting: Setting) -> bool:
+    return setting.through_linalg and setting.job.share
+
+
 def _on_cpu(setting: Setting) -> bool:
     return setting.job.kind == "cpu"
 
@@ -192,6 +199,7 @@ SEQUENCE: tuple[Entry, ...] = (
     Entry("iree:uneven-products", lambda setting: uneven_products.hide, _on_cpu),
     Entry("iree:halves", lambda setting: exact_decisions.round_halves, _on_cpu),
     Entry("iree:concatenations", lambda setting: concatenations.in_place, _on_cpu),
+    Entry("iree:shared-constants", lambda setting: shared_constants.share, _shared),
     _phase("stream"),
     Entry("iree:kernel-code", lambda setting: setting.border.restore, _fused),
     *_phases("executable-sources", "executable-targets"),

@@ -26,13 +26,14 @@ from covan_mlir.dialects.substituted import ASSUMED, RULES, SUBSTITUTED
 from covan_mlir.lowering import iree_phases
 from covan_mlir.lowering.kernels import targets
 from covan_mlir.lowering.kernels.chain_body import KernelBody
-from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE, telling
+from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE, OTHERS, USUAL, telling
 from covan_mlir.lowering.kernels.cpu import team
 from covan_mlir.lowering.kernels.cpu.machine_code import MachineCode
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.words import integer_words
 from covan_mlir.lowering.kernels.declarations import bodies, embed_declared
 from covan_mlir.lowering.kernels.kernel_code import KernelCode
+from covan_mlir.lowering.kernels.layouts import LAYOUTS
 from covan_mlir.lowering.kernels.recorded import RECORDS, dump
 from covan_mlir.lowering.kernels.reductions import demote
 from covan_mlir.lowering.kernels.registry import templates
@@ -257,11 +258,18 @@ def alignment(job: Job) -> int:
 
 def set_facts(module: ir.Module, job: Job) -> None:
     """Tells passes which device it is that a target's name stands for, where that is the one that is here, and which
-    schedules were measured to be the best there."""
+    schedules were measured to be the best there; and how weights lie that other versions hold."""
     if device := _device(job):
         module.operation.attributes[DEVICE] = ir.StringAttr.get(device, module.context)
     if job.records:
         module.operation.attributes[RECORDS] = ir.StringAttr.get(dump(job.records), module.context)
+    if job.usual:
+        i64 = ir.IntegerType.get_signless(64, module.context)
+        module.operation.attributes[USUAL] = ir.IntegerAttr.get(i64, job.usual)
+    if job.others:
+        module.operation.attributes[OTHERS] = ir.StringAttr.get(json.dumps(job.others), module.context)
+    if job.layouts:
+        module.operation.attributes[LAYOUTS] = ir.StringAttr.get(json.dumps(job.layouts), module.context)
     if job.rules:
         module.operation.attributes[RULES] = ir.StringAttr.get(job.rules, module.context)
     if job.assume:

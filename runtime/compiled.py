@@ -5,74 +5,27 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 
 from covan_mlir.artifacts import artifact, binding, pytree
 from covan_mlir.artifacts.attachment import Attached
-from covan_mlir.artifacts.signature import Leaf, Signature
-from covan_mlir.artifacts.variant import Variant
+from covan_mlir.artifacts.schema import SizeRange
+from covan_mlir.artifacts.signature import Leaf
 from covan_mlir.errors import DeviceError, InputError
 from covan_mlir.provenance.model import LineageData
 from covan_mlir.runtime import aliases, checks, choice, contract, devices, remote, team, values
-from covan_mlir.runtime.isolation.program import IsolatedProgram, Place
+from covan_mlir.runtime.compiled_program import Arguments, CompiledProgram
+from covan_mlir.runtime.isolation.program import IsolatedProgram
 from covan_mlir.runtime.plain_call import PlainCall
 from covan_mlir.runtime.program import Program
+from covan_mlir.runtime.size_guard import SizeGuard
 
 log = logging.getLogger(__name__)
-
-
-class StateStore(Protocol):
-    """Where the buffers that a call mutates are held."""
-
-    def read(self, name: str) -> Any:
-        """The buffer's value now: a torch tensor or a numpy array."""
-
-    def write(self, name: str, value: Any) -> None:
-        """Make ``value`` (of the same library as what `read` gave) the buffer's value."""
-
-
-@dataclass(frozen=True, eq=False)
-class CompiledProgram:
-    """What a compilation gives, or an artifact holds: all that a model is called with.
-
-    Attributes:
-        variants: the program for each target, in the order in which they are preferred.
-        signature: structure, dtypes and shapes of arguments and results.
-        device: of the runtime for programs on CPUs: ``auto``, ``local-task``, ``local-sync`` or ``openmp``.
-        weights: tensors that the program reads from outside, by parameter name.
-        states: where the buffers that a call mutates are held.
-        versions: of the tools that made it.
-        place: of an artifact whose program runs in a process of its own.
-    """
-
-    variants: tuple[Variant, ...]
-    signature: Signature
-    device: str
-    weights: Mapping[str, Any]
-    states: StateStore
-    versions: Mapping[str, str]
-    place: Place | None = None
-
-
-class Arguments(NamedTuple):
-    """Of one call, checked.
-
-    Attributes:
-        leaves: as the caller gave them, flat, in the order of the signature.
-        passed: what the program takes for them, without states and weights.
-        symbols: the sizes that open dimensions have in it.
-        as_numpy: whether results are numpy arrays.
-    """
-
-    leaves: Sequence[Any]
-    passed: list[Any]
-    symbols: dict[str, int]
-    as_numpy: bool
 
 
 class CompiledModel:
@@ -86,6 +39,8 @@ class CompiledModel:
             and shown: ``target``, ``lineage`` and ``info`` are its.
         variant: that one; the first of all if this machine can run none.
         driver: the device that runs it; empty if this machine can run none.
+        versions: for some sizes of open dimensions, each called where its sizes are those of the arguments.
+        ranges: of a version, these sizes.
     """
 
     def __init__(self, compiled: CompiledProgram) -> None:
@@ -118,6 +73,37 @@ class CompiledModel:
         )
         self._pure = not signature.states and not any(leaf.mutated for leaf in signature.inputs)
         self._stateful = threading.RLock()
+        self.ranges: tuple[SizeRange, ...] = ()
+        self.versions: tuple[CompiledModel, ...] = tuple(self._specialised(compiled))
+        self._guard = SizeGuard(signature, [each.ranges for each in self.versions]) if self.versions else None
+
+    def _specialised(self, compiled: CompiledProgram) -> Iterator[CompiledModel]:
+        """The versions that there are for the target of this one."""
+        for number, version in enumerate(compiled.specialised):
+            variants = tuple(variant for variant in version.variants if variant.target == self.target)
+            if variants:
+                model = self._of_version(replace(compiled.version(number), variants=variants), number)
+                model.ranges = version.ranges
+                yield model
+
+    def _of_version(self, compiled: CompiledProgram, number: int) -> CompiledModel:
+        return CompiledModel(compiled)
+
+    def version_for(self, *args: Any, **kwargs: Any) -> CompiledModel:
+        """What a call with these arguments runs: one of the `versions`, or this one, which is for all other sizes.
+
+        Raises:
+            InputError: the arguments have another structure than the model's.
+        """
+        if self._guard is None:
+            return self
+        number = self._guard(self._leaves(args, kwargs))
+        return self if number is None else self.versions[number]
+
+    def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
+        if self._flat and not kwargs and len(args) == len(self.signature.inputs):
+            return args
+        return self._flatten(args, kwargs)
 
     def _load(self) -> None:
         self._forks = devices.forks()
@@ -161,8 +147,15 @@ class CompiledModel:
     def close(self) -> None:
         """End the process of an isolated program now, and not when this object goes; another call starts a new one. A
         program of this process stays."""
+        for version in self.versions:
+            version.close()
         if isinstance(self._program, IsolatedProgram):
             self._program.close()
+
+    @property
+    def pure(self) -> bool:
+        """Whether a call changes nothing: neither buffers of the model nor arguments."""
+        return self._pure
 
     @property
     def target(self) -> str:
@@ -208,6 +201,12 @@ class CompiledModel:
             IsolationError: the process of an isolated program died, or took more than it was allowed.
             CovanError: the program failed while it ran.
         """
+        if self._guard is not None and (number := self._guard(self._leaves(args, kwargs))) is not None:
+            version = self.versions[number]
+            if self._pure:
+                return version(*args, **kwargs)
+            with self._stateful:
+                return version(*args, **kwargs)
         if self._plain is not None and not kwargs and self._forks == devices.forks():
             results = self._plain(args)
             if results is not NotImplemented:
@@ -220,7 +219,11 @@ class CompiledModel:
         Raises:
             InputError, DeviceError, CovanError: as for a call.
         """
-        return self._run(args, kwargs, True)
+        version = self.version_for(*args, **kwargs)
+        if version is self:
+            return self._run(args, kwargs, True)
+        with self._stateful:
+            return version.call_with_attachments(*args, **kwargs)
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], taps: bool) -> tuple[Any, dict[str, Any]]:
         leaves, arguments, _, as_numpy = self.checked(args, kwargs)
@@ -265,13 +268,9 @@ class CompiledModel:
         if self._forks != devices.forks():
             self._load_again()
         signature = self.signature
-        if self._flat and not kwargs and len(args) == len(signature.inputs):
-            leaves: Sequence[Any] = args
-        else:
-            leaves = self._flatten(args, kwargs)
         leaves = [
             values.array_of(value, leaf.dtype, leaf.shape) if leaf.kind == "tensor" else value
-            for leaf, value in zip(signature.inputs, leaves, strict=True)
+            for leaf, value in zip(signature.inputs, self._leaves(args, kwargs), strict=True)
         ]
         symbols: dict[str, int] = {}
         arguments: list[Any] = []
@@ -457,6 +456,7 @@ class CompiledModel:
                 versions=self._compiled.versions,
                 weights={name: _blob(value) for name, value in self._weights.items()},
                 states={name: _blob(value) for name, value in states.items()},
+                specialised=self._compiled.specialised,
             ),
         )
 

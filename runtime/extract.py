@@ -27,7 +27,7 @@ from covan_mlir.artifacts.signature import PARAMETER_SCOPE, Leaf, Signature
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import CovanError, InputError
 from covan_mlir.runtime import checks, choice, team, values
-from covan_mlir.runtime.compiled import CompiledProgram
+from covan_mlir.runtime.compiled_program import CompiledProgram
 from covan_mlir.runtime.tool_files import UNKNOWN, ToolArgument, write_argument, write_weights
 
 TOOL = "iree-run-module"

@@ -12,7 +12,8 @@ import numpy as np
 from covan_mlir.artifacts import artifact
 from covan_mlir.errors import ArtifactError
 from covan_mlir.runtime import contract, values
-from covan_mlir.runtime.compiled import CompiledModel, CompiledProgram
+from covan_mlir.runtime.compiled import CompiledModel
+from covan_mlir.runtime.compiled_program import CompiledProgram
 from covan_mlir.runtime.isolation.limits import Isolation
 from covan_mlir.runtime.isolation.program import Place
 from covan_mlir.support.typed_json import short
@@ -55,10 +56,11 @@ def read(
 
     contents = artifact.read(path, opened)
     with refusing(path):
-        contract.check_states(
-            contents.signature,
-            {name: contract.TensorType(blob.dtype, blob.shape) for name, blob in contents.states.items()},
-        )
+        for signature in (contents.signature, *(version.signature for version in contents.specialised)):
+            contract.check_states(
+                signature,
+                {name: contract.TensorType(blob.dtype, blob.shape) for name, blob in contents.states.items()},
+            )
     return CompiledProgram(
         contents.variants,
         contents.signature,
@@ -67,6 +69,7 @@ def read(
         _HeldState({name: _array(path, name, blob).copy() for name, blob in contents.states.items()}),
         contents.versions,
         place,
+        contents.specialised,
     )
 
 

@@ -149,6 +149,14 @@ def compile_(
     assume: Annotated[
         bool, typer.Option("--assume", help="Apply rules of your own that cannot be proved; the lineage says so.")
     ] = False,
+    specialise: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--specialise",
+            metavar="NAME=SIZE,LOW..HIGH,...|usual",
+            help="Versions for these sizes of an open dimension; may be repeated.",
+        ),
+    ] = None,
     print_pipeline: Annotated[
         bool, typer.Option("--print-pipeline", help="Print what the compiler would run, for covan-opt, and exit.")
     ] = False,
@@ -170,6 +178,7 @@ def compile_(
     covan compile model.py:make --tag blocks.0=audit:pii
     covan compile model.py:make --attach features.3.conv=post.py:quantise
     covan compile model.py:make --superoptimise 60 --rules mine.txt
+    covan compile model.py:make --dynamic x:0=batch --specialise batch=1,8,32
     """
     from covan_mlir.artifacts import artifact
     from covan_mlir.lowering import pool
@@ -205,6 +214,7 @@ def compile_(
             superoptimise=superoptimise or False,
             rules=rules,
             assume=assume,
+            specialise=cli_models.specialised(specialise or ()),
         )
         progress(f"loading {path.name}")
         example = cli_models.load(path, factory, parsed, seed)
@@ -233,6 +243,8 @@ def compile_(
         executable.save(destination)
     facts = counts(executable.lineage) if provenance else "no lineage"
     print(f"{destination}: {amount(os.stat(destination).st_size)}, {facts}")
+    if executable.versions:
+        print(f"versions: {'; '.join(executable.lineage.versions)}")
     done = executable.lineage.substitution
     if done is not None:
         rules_told = ", ".join(dict.fromkeys(step.rule for step in done.steps)) or (
@@ -260,6 +272,9 @@ def explain(
         typer.Option("--profile", metavar="FILE", help="With --fusion: the times of a profile (covan profile --save)."),
     ] = None,
     target: OneTarget = None,
+    version: Annotated[
+        str | None, typer.Option("--version", metavar="SIZES", help="Of a program with versions for sizes: batch=8.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Show which kernels perform which operations of the model. Needs neither torch nor a runtime.
@@ -273,6 +288,7 @@ def explain(
     covan explain model.covan --dot | dot -Tsvg > lineage.svg
     covan explain model.covan blocks.0.attn --fusion
     covan explain model.covan --fusion --profile times.json
+    covan explain model.covan --version batch=8
     """
     from covan_mlir.artifacts import artifact, attachment
     from covan_mlir.provenance import bipartite, trail
@@ -288,12 +304,18 @@ def explain(
         )
     times = None
     with Progress(f"reading {Path(file).name}"):
-        variant = artifact.read(file).variant(target)
+        contents = artifact.read(file)
+        variant = contents.variant(target)
+        versions = contents.of_versions(variant)
         lineage = variant.lineage
         if profiled is not None:
             from covan_mlir.profiling import store
 
             times = store.load(profiled, [variant])
+    if version is not None:
+        if version not in versions:
+            raise CliError(f"{file} has no version {version!r}", f"it has {', '.join(versions) or 'none'}")
+        lineage = versions[version].lineage
     if not lineage.actions:
         raise CliError(f"{file} has no lineage", "compile the model again without --no-provenance")
     try:
@@ -319,6 +341,7 @@ def explain(
         value["unperformed"] = [name for name in value["unperformed"] if name in {action.name for action in lost}]
         value["fates"] = fates_json(lineage, actions)
         value["graph"] = bipartite.graph_json(lineage, actions)
+        value["versions"] = list(versions)
         value["attachments"] = [attached.to_json() for attached in variant.attachments]
         print(json.dumps(value, indent=1))
         return
@@ -327,6 +350,8 @@ def explain(
         return
     if sites or what is None:
         print(table(lineage, sites), end="")
+    if what is None and version is None and versions:
+        print(f"\nversions (--version SIZES shows one): {'; '.join(versions)}")
     if what is None and variant.attachments:
         print(f"\n{attachment.text(variant.attachments)}", end="")
     if what is not None:
@@ -365,12 +390,14 @@ def verify(
     from dataclasses import asdict
 
     from covan_mlir.artifacts import artifact
-    from covan_mlir.checking.verify import verify as check
+    from covan_mlir.checking.verify import verify_all
 
     with Progress(f"reading {Path(file).name}") as tell:
-        lineage = artifact.read(file).variant(target).lineage
+        contents = artifact.read(file)
+        variant = contents.variant(target)
+        of_versions = {name: each.lineage for name, each in contents.of_versions(variant).items()}
         tell("verifying")
-        verdict = check(lineage, operators=operators)
+        verdict = verify_all(variant.lineage, of_versions, operators=operators)
         if values:
             tell("comparing values")
             given = cli_compare.with_model(file, str(model), inputs or (), seed)

@@ -86,7 +86,7 @@ def without_inputs(path: Path, factory: str) -> Example:
 
 
 def dynamic_shapes(example: Example, dynamic: Sequence[str]) -> dict[str, Any] | None:
-    """What ``--dynamic NAME_OR_INDEX:DIM`` means, as `torch.export.export` takes it; of an ONNX file or
+    """What ``--dynamic NAME_OR_INDEX:DIM[=NAME]`` means, as `torch.export.export` takes it; of an ONNX file or
     a model of TensorFlow's ``NAME=SIZE`` or ``NAME=LOW..HIGH``, as `covan_mlir.compile_module` does.
 
     Raises:
@@ -106,10 +106,13 @@ def dynamic_shapes(example: Example, dynamic: Sequence[str]) -> dict[str, Any] |
     given = _signature(example.model).bind(*example.args, **example.kwargs).arguments
     shapes: dict[str, Any] = dict.fromkeys(given)
     names = list(given)
+    named: dict[str, Any] = {}
     for text in dynamic:
-        name, colon, dim = text.rpartition(":")
-        if not colon or not dim.isdecimal():
-            raise CliError(f"--dynamic {text!r} is not understood", "write NAME:DIM or INDEX:DIM, such as 0:1", code=2)
+        place, equals, called = text.partition("=")
+        name, colon, dim = place.rpartition(":")
+        if not colon or not dim.isdecimal() or (equals and not called.isidentifier()):
+            hint = "write NAME:DIM or INDEX:DIM, such as 0:1, or with a name for the dimension, 0:1=batch"
+            raise CliError(f"--dynamic {text!r} is not understood", hint, code=2)
         if name.isdecimal() and int(name) < len(names):
             name = names[int(name)]
         if name not in given:
@@ -118,8 +121,35 @@ def dynamic_shapes(example: Example, dynamic: Sequence[str]) -> dict[str, Any] |
         if rank is None or int(dim) >= rank:
             what = "no tensor" if rank is None else f"a tensor of {rank} dimensions"
             raise CliError(f"--dynamic {text!r}: {name} is {what}", "dimensions are counted from 0")
-        shapes[name] = {**(shapes[name] or {}), int(dim): _torch().export.Dim.DYNAMIC}
+        dims = _torch().export.Dim
+        opened = named.setdefault(called, dims(called)) if called else dims.DYNAMIC
+        shapes[name] = {**(shapes[name] or {}), int(dim): opened}
     return shapes
+
+
+def specialised(values: Sequence[str]) -> bool | dict[str, list[int | tuple[int, int]]]:
+    """What ``--specialise NAME=1,8,16..64`` means, for ``CompileOptions.specialise``; ``usual`` is True.
+
+    Raises:
+        CliError: bad syntax, or a dimension twice.
+    """
+    if list(values) == ["usual"]:
+        return True
+    sizes: dict[str, list[int | tuple[int, int]]] = {}
+    for text in values:
+        name, equals, listed = text.partition("=")
+        parts = [part.split("..") for part in listed.split(",")] if listed else []
+        if (
+            not name.isidentifier()
+            or not equals
+            or not all(len(part) <= 2 and all(size.isdecimal() for size in part) for part in parts)
+        ):
+            hint = "write NAME=SIZE,SIZE,LOW..HIGH, such as batch=1,8,16..64, or usual alone"
+            raise CliError(f"--specialise {text!r} is not understood", hint, code=2)
+        if name in sizes:
+            raise CliError(f"--specialise names {name} twice", f"write all of its sizes in one, {text},...", code=2)
+        sizes[name] = [int(part[0]) if len(part) == 1 else (int(part[0]), int(part[1])) for part in parts]
+    return sizes or False
 
 
 def _named_range(text: str) -> tuple[str, int | tuple[int | None, int | None] | None]:

@@ -43,6 +43,7 @@ def info(
         "signature": os.path.exists(f"{file}{signing.SUFFIX}"),
         "versions": dict(contents.versions),
         "targets": [variant.target for variant in contents.variants],
+        "specialised": [version.name for version in contents.specialised],
         "inputs": [artifact.readable(leaf) for leaf in contents.signature.inputs],
         "outputs": [artifact.readable(leaf) for leaf in contents.signature.outputs],
         "weights": len(contents.weights),
@@ -59,6 +60,8 @@ def info(
     print(f"made by    {versions}")
     for name in ("targets", "inputs", "outputs"):
         print(f"{name:<10} {', '.join(facts[name])}")
+    if contents.specialised:
+        print(f"for sizes  {'; '.join(facts['specialised'])}")
     print(f"tensors    {facts['weights']} weights, {facts['states']} states")
 
 

@@ -18,8 +18,10 @@ from covan_mlir.errors import TargetError
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.scaled_weights import scaled
 from covan_mlir.lowering.kernels import targets
+from covan_mlir.lowering.kernels.common_layout import common_layout
 from covan_mlir.lowering.kernels.dense.scaled_weights import with_weights_apart
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
+from covan_mlir.lowering.kernels.layouts import LAYOUTS
 from covan_mlir.lowering.kernels.recorded import RECORDS, Recorded, load, workload
 from covan_mlir.lowering.kernels.reductions.demote import demoted
 from covan_mlir.lowering.kernels.reductions.record import record
@@ -33,6 +35,12 @@ log = logging.getLogger(__name__)
 
 DEVICE = "covan.device"
 """Attribute of a module: the element of ``hal.device.targets`` that its target's name stands for."""
+
+USUAL = "covan.usual"
+"""Attribute of a module: what its chains' sizes are taken for that are known at run time only."""
+
+OTHERS = "covan.others"
+"""Attribute of a module: what other versions of the program take these sizes for, as JSON."""
 
 DECISIONS = "covan.decisions"
 """Attribute of a function: what was decided about its chains, as JSON of `FusionRecord`."""
@@ -61,6 +69,8 @@ class Chooser:
         demote: float64 becomes float32, as in the rest of the program.
         actions: where the user wrote what the chains perform, where kernels' line tables name it.
         records: schedules that were measured to be the best, by workload.
+        usual: what sizes that are known at run time only are taken for; 0: the chain says.
+        others: what versions of the program take them for, which are to read its weights.
     """
 
     target: KernelTarget
@@ -68,6 +78,8 @@ class Chooser:
     demote: bool = False
     actions: Actions = field(default_factory=dict)
     records: Mapping[str, Recorded] = field(default_factory=dict)
+    usual: int = 0
+    others: tuple[int, ...] = ()
 
     def kernel(self, chain: Chain) -> Selection | Refusal:
         """The kernel of a chain, the same for all chains that compute the same; where lines matter: there."""
@@ -75,14 +87,22 @@ class Chooser:
         parts = scaled(given)
         recorded = self.records.get(workload(parts.chain)) if self.records else None
         name = symbol(given, lines)
-        kernel = select(parts.chain, name, self.target, always=self.always, lines=lines, recorded=recorded)
+        target = self._for(parts.chain)
+        kernel = select(parts.chain, name, target, always=self.always, lines=lines, recorded=recorded)
         if isinstance(kernel, Refusal):
             return kernel
         return replace(kernel, executable=with_weights_apart(kernel.executable, given, parts.weights))
 
     def worth(self, chain: Chain) -> Choices | Refusal:
         """The templates that take a chain, or why it is not worth a kernel; nothing is written."""
-        return worth(self.computed(chain), self.target, always=self.always)
+        computed = self.computed(chain)
+        return worth(computed, self._for(computed), always=self.always)
+
+    def _for(self, chain: Chain) -> KernelTarget:
+        """The target, with layouts for the chain's weights that are to suit other versions as well."""
+        if not self.others or not chain.extents or not any(value.weight for value in chain.inputs):
+            return self.target
+        return self.target.holding(common_layout(chain, self.target, self.others))
 
     def computed(self, chain: Chain) -> Chain:
         """The chain as its kernel computes it, with weights that are scaled ahead of time."""
@@ -94,7 +114,10 @@ class Chooser:
 
     def plain(self, chain: Chain) -> Chain:
         """The chain as the program has it, whatever parts it comes from."""
-        return demoted(chain.untraced) if self.demote else chain.untraced
+        chain = demoted(chain.untraced) if self.demote else chain.untraced
+        if not self.usual or not chain.extents:
+            return chain
+        return replace(chain, axes=tuple(replace(axis, usual=self.usual) for axis in chain.axes))
 
 
 def chooser(
@@ -113,7 +136,12 @@ def chooser(
     lines: Actions = {}
     if targets.names_lines(target):
         lines = actions(lines_of(read_table(module)) if has_table(module) else read_lines(module))
-    return Chooser(kernel_target.allowing(winograd), always, demote, lines, _records(module))
+    kernel_target = kernel_target.allowing(winograd)
+    if LAYOUTS in module.attributes:
+        kernel_target = kernel_target.holding(frozenset(json.loads(module.attributes[LAYOUTS].value)))
+    usual = module.attributes[USUAL].value if USUAL in module.attributes else 0
+    others = tuple(json.loads(module.attributes[OTHERS].value)) if OTHERS in module.attributes else ()
+    return Chooser(kernel_target, always, demote, lines, _records(module), usual, others)
 
 
 def _records(module: ir.Operation) -> Mapping[str, Recorded]:

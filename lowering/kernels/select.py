@@ -18,6 +18,7 @@ from covan_mlir.lowering.kernels import registry
 from covan_mlir.lowering.kernels.dense.apart import apart, rows_before, transposed_after
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
+from covan_mlir.lowering.kernels.layouts import Held, layouts
 from covan_mlir.lowering.kernels.overrides import IllegalError, changes
 from covan_mlir.lowering.kernels.recorded import Condition, Recorded, code_digest, compact
 from covan_mlir.lowering.kernels.reductions.operands import refused, traffic
@@ -39,6 +40,7 @@ class Selection:
         cost: what the template predicts.
         measured: seconds that it took when it was measured to be the best; None: the prediction decided.
         elsewhere: that was on another machine of this kind.
+        layouts: of the weights that it reads (`covan_mlir.lowering.kernels.layouts`).
     """
 
     executable: Executable
@@ -47,6 +49,7 @@ class Selection:
     cost: Cost
     measured: float | None = None
     elsewhere: bool = False
+    layouts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,11 +57,13 @@ class Candidate:
     """A template that takes a chain on a target.
 
     Attributes:
+        chain: that it takes.
         first: the schedule that the template likes best.
         seconds: its predicted time.
     """
 
     template: Template[Any, Any]
+    chain: Chain
     match: Match[Any]
     first: Schedule
     seconds: float
@@ -69,7 +74,10 @@ class Candidate:
             executable = self.match.emit(schedule, name, lines)
             if isinstance(executable, Refusal):
                 return executable
-            return Selection(executable, self.template.name, schedule.to_json(), self.match.cost(schedule))
+            read = layouts(self.chain, self.match, schedule)
+            return Selection(
+                executable, self.template.name, schedule.to_json(), self.match.cost(schedule), layouts=read
+            )
         except Exception as error:
             return _failed(error)
 
@@ -187,8 +195,12 @@ def _candidate(
         match = template.match(chain, target, fusion)
         if isinstance(match, Refusal):
             return match
-        first = next(iter(match.schedules()))
-        return Candidate(template, match, first, match.predict(first))
+        if target.layouts and any(value.weight for value in chain.inputs):
+            match = Held(chain, match, target.layouts)
+        first = next(iter(match.schedules()), None)
+        if first is None:
+            return Refusal("it reads weights in other layouts than the program's other versions do")
+        return Candidate(template, chain, match, first, match.predict(first))
     except Exception as error:
         return _failed(error)
 

@@ -35,6 +35,17 @@ class KernelTarget(ABC):
         of direct sums. Where no template writes any, there is nothing to limit."""
         return self
 
+    def holding(self, layouts: frozenset[str]) -> Self:
+        """The same device for a program of which other versions hold weights in these layouts
+        (`covan_mlir.lowering.kernels.layouts`): its kernels are to read them as they are there. Where no template lays
+        weights out, there is nothing to choose."""
+        return self
+
+    @property
+    def layouts(self) -> frozenset[str]:
+        """Those layouts; empty: any will do."""
+        return frozenset()
+
     def unable(self) -> str | None:
         """Why no kernel at all can be made for it here, or None."""
         return None

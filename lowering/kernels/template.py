@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
-from covan_mlir.lowering.kernels.kernel import Executable, Refusal
+from covan_mlir.lowering.kernels.kernel import Executable, Preparation, Refusal
 from covan_mlir.lowering.kernels.overrides import IllegalError
 from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.target import KernelTarget
@@ -85,6 +85,10 @@ class Match(ABC, Generic[S]):
         Raises:
             UnsupportedError: there is no code for something; counts as a refusal.
         """
+
+    def prepared(self, schedule: S) -> tuple[Preparation, ...]:
+        """What a kernel with a schedule reads prepared; inputs that are prepared are not read as they are."""
+        return ()
 
     def cost(self, schedule: S) -> Cost:
         """What the kernel costs, for records and reports."""

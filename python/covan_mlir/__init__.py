@@ -18,6 +18,8 @@ bindings_apart.install()
 _PUBLIC = {
     "compile_module": "covan_mlir.compile",
     "load": "covan_mlir.loading",
+    "adaptive": "covan_mlir.adaptor",
+    "Adaptive": "covan_mlir.adaptor",
     "tune": "covan_mlir.tuner",
     "tune_models": "covan_mlir.tuner",
     "Tuning": "covan_mlir.tuning.report",
@@ -60,6 +62,8 @@ _PUBLIC = {
 __all__ = ["__version__", *sorted(_PUBLIC)]
 
 if TYPE_CHECKING:
+    from covan_mlir.adaptor import Adaptive as Adaptive
+    from covan_mlir.adaptor import adaptive as adaptive
     from covan_mlir.artifacts.attachment import Attached as Attached
     from covan_mlir.artifacts.attachment import Attachment as Attachment
     from covan_mlir.artifacts.attachment import MlirFunction as MlirFunction

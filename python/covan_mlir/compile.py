@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from covan_mlir.attaching.attach import compile_attached
-from covan_mlir.compilation.captured import EXPORT_LOCK, compile_captured, pipeline_of
+from covan_mlir.compilation.captured import EXPORT_LOCK, pipeline_of
 from covan_mlir.compilation.options import CompileOptions
-from covan_mlir.compilation.origin import Origin
 from covan_mlir.errors import InputError, TagError
 from covan_mlir.executable import Executable
 from covan_mlir.frontend.capture import Capture
 from covan_mlir.frontend.frontends import Model, capture
 from covan_mlir.lowering import pool, targets
 from covan_mlir.machine import host
-from covan_mlir.provenance.tags import Tags
+from covan_mlir.provenance.tags import TagRule, Tags
 from covan_mlir.provenance.tags import rules as tag_rules
+from covan_mlir.specialised import compile_one, compile_versions
 from covan_mlir.support.collector import uncollected
 from covan_mlir.support.interrupts import orderly
 
@@ -64,14 +63,23 @@ def compile_module(
             saved and asked, and only calling it raises `DeviceError`.
         TagError: a tag is malformed, or for something that the model does not have.
     """
-    return compile_capture(
-        lambda: capture(model, args, kwargs, dynamic_shapes),
-        target=target,
-        provenance=provenance,
-        options=options or CompileOptions(),
-        tags=tags,
-        tell=progress or (lambda step: None),
+    options = options or CompileOptions()
+    tell = progress or (lambda step: None)
+    if options.specialise is False:
+        return compile_capture(
+            lambda: capture(model, args, kwargs, dynamic_shapes),
+            target=target,
+            provenance=provenance,
+            options=options,
+            tags=tags,
+            tell=tell,
+        )
+    goals, rules = _prepared(target, provenance, options, tags)
+    compiled, origin = compile_versions(
+        *(model, args, kwargs, dynamic_shapes, goals, options), provenance=provenance, rules=rules, tell=tell
     )
+    tell("load")
+    return Executable(compiled, origin)
 
 
 def compile_capture(
@@ -83,7 +91,22 @@ def compile_capture(
     tags: Tags | None,
     tell: Callable[[str], None],
 ) -> Executable:
-    """Compile what ``export`` gives; see `compile_module`."""
+    """Compile what ``export`` gives, at the sizes that it gives it for; see `compile_module`."""
+    if options.specialise is not False:
+        raise InputError("specialise is for models whose sizes compile_module leaves open: leave it out")
+    goals, rules = _prepared(target, provenance, options, tags)
+    with EXPORT_LOCK:
+        tell("export")
+        captured = export()
+    compiled, origin = compile_one(captured, goals, options, provenance=provenance, rules=rules, tell=tell)
+    tell("load")
+    return Executable(compiled, origin)
+
+
+def _prepared(
+    target: str | Sequence[str], provenance: bool, options: CompileOptions, tags: Tags | None
+) -> tuple[list[targets.Target], tuple[TagRule, ...]]:
+    """The targets and the rules of tags, checked, with what takes long to start on its way."""
     goals = targets.parse_all(target)
     rules = tag_rules(tags)
     if rules and not provenance:
@@ -91,18 +114,7 @@ def compile_capture(
     pool.prepare(options.trace if provenance else "phases")
     if (options.fuse_reductions or options.attach or options.superoptimise) and any(goal.is_host for goal in goals):
         host.prepare()
-    with EXPORT_LOCK:
-        tell("export")
-        captured = export()
-    if not options.attach:
-        compiled = compile_captured(captured, goals, options, provenance=provenance, rules=rules, tell=tell)
-        origin = Origin(captured, options)
-    elif provenance:
-        compiled, origin = compile_attached(captured, goals, options, rules=rules, tell=tell)
-    else:
-        raise InputError("what is attached is placed by the lineage: compile with provenance=True")
-    tell("load")
-    return Executable(compiled, origin)
+    return list(goals), tuple(rules)
 
 
 def pipeline_text(

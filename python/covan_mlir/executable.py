@@ -10,7 +10,8 @@ from covan_mlir.errors import CovanError
 from covan_mlir.lineage import Lineage
 from covan_mlir.provenance.explain import counts
 from covan_mlir.provenance.model import Action, Site
-from covan_mlir.runtime.compiled import CompiledModel, CompiledProgram
+from covan_mlir.runtime.compiled import CompiledModel
+from covan_mlir.runtime.compiled_program import CompiledProgram
 from covan_mlir.support import fragments
 
 if TYPE_CHECKING:
@@ -32,9 +33,23 @@ class Executable(CompiledModel):
     """
 
     def __init__(self, compiled: CompiledProgram, origin: Origin | None = None) -> None:
-        super().__init__(compiled)
         self.origin = origin
+        super().__init__(compiled)
         self._lineage = Lineage.of(self.variant.lineage)
+        self._lineage.versions = {
+            ", ".join(map(str, version.ranges)): version.lineage
+            for version in self.versions
+            if isinstance(version, Executable)
+        }
+
+    def version_for(self, *args: Any, **kwargs: Any) -> Executable:
+        """What a call with these arguments runs; see `CompiledModel.version_for`."""
+        version = super().version_for(*args, **kwargs)
+        assert isinstance(version, Executable)
+        return version
+
+    def _of_version(self, compiled: CompiledProgram, number: int) -> Executable:
+        return Executable(compiled, self.origin.versions[number] if self.origin is not None else None)
 
     @property
     def lineage(self) -> Lineage:
@@ -42,8 +57,26 @@ class Executable(CompiledModel):
         return self._lineage
 
     def explain(self, what: Action | int | str | None = None) -> str:
-        """Text table of what each site performs; see `Lineage.explain`."""
-        return self.lineage.explain(what)
+        """Text table of what each site performs; see `Lineage.explain`. Versions for some sizes follow the general
+        program, each under its sizes."""
+        texts = [self.lineage.explain(what)]
+        texts += [f"version {name}: {lineage.explain(what)}" for name, lineage in self.lineage.versions.items()]
+        return "\n".join(texts)
+
+    def why(self, site: Site | int, version: str = "") -> tuple[Action, ...]:
+        """The actions that a site performs; see `Lineage.why`.
+
+        Args:
+            version: the sizes of the version whose site it is, as `Lineage.versions` has them (``batch=8``); empty: of
+                the general program.
+
+        Raises:
+            KeyError: there is no such site or version.
+        """
+        if version and version not in self.lineage.versions:
+            known = ", ".join(self.lineage.versions) or "none"
+            raise KeyError(f"there is no version {version!r}; there is {known}")
+        return (self.lineage.versions[version] if version else self.lineage).why(site)
 
     def verify(
         self,
@@ -57,6 +90,7 @@ class Executable(CompiledModel):
         """Check that the lineage is true: the source model against every observed phase and the final program.
 
         Weak bisimulation of the action-reflected graphs, up to what each site is said to perform; fates against both.
+        Of a program with versions for some sizes, each is checked: their checks have the sizes before the phase.
         The result is true only if every check ran to its end and holds; it says where and why it does not.
 
         Args:
@@ -72,14 +106,18 @@ class Executable(CompiledModel):
                 file says that it was compiled with options that run code, and ``options.compiled_with`` does not.
         """
         from covan_mlir.checking.verdict import Verification
-        from covan_mlir.checking.verify import verify
+        from covan_mlir.checking.verify import verify_all
 
-        verdict = verify(self.lineage, operators=operators)
+        verdict = verify_all(self.lineage, self.lineage.versions, operators=operators)
         if values is None:
             return verdict
         from covan_mlir.comparing.values import check_values
 
         arguments = (values, dict(named or {}))
+        serving = self.version_for(*arguments[0], **arguments[1])
+        if serving is not self:
+            checked = serving.verify(values, named, model, operators=False, options=options)
+            return Verification((*verdict.checks, checked.checks[-1]))
         leaves = self.checked(*arguments).leaves
         return Verification((*verdict.checks, check_values(self, self.origin, leaves, model, arguments, options)))
 
@@ -106,6 +144,8 @@ class Executable(CompiledModel):
         """
         from covan_mlir.comparing.compare import compare
 
+        if (serving := self.version_for(*args, **kwargs)) is not self:
+            return serving.compare(*args, model=model, options=options, progress=progress, **kwargs)
         leaves = self.checked(args, kwargs).leaves
         return compare(self, self.origin, leaves, model, (args, kwargs), options, progress or (lambda step: None))
 
@@ -124,7 +164,7 @@ class Executable(CompiledModel):
         """
         from covan_mlir.profiling import run
 
-        return run.profile(self, args, kwargs, repeat=repeat)
+        return run.profile(self.version_for(*args, **kwargs), args, kwargs, repeat=repeat)
 
     def report(
         self,

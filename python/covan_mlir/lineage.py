@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from covan_mlir.provenance import bipartite, html, lineage_json, trail
@@ -21,6 +22,11 @@ class Lineage(LineageData):
         lineage = cls.__new__(cls)
         lineage.__dict__ = data.__dict__
         return lineage
+
+    @cached_property
+    def versions(self) -> dict[str, Lineage]:
+        """Lineages of the program's versions for some sizes, by these sizes: ``{"batch=8": ...}``."""
+        return {}
 
     def chain(self, what: Action | Site | int | str) -> trail.Trail:
         """Step by step, what the compiler made of an action, or what a site was made of.

@@ -53,10 +53,12 @@ class Load(msgspec.Struct, frozen=True, tag="load"):
     Attributes:
         target: of the program in it that is to run.
         memory: see `covan_mlir.runtime.isolation.limits.Isolation`.
+        version: of the program, where that is not the general one.
     """
 
     target: str
     memory: int | None
+    version: Natural | None = None
 
 
 class Call(msgspec.Struct, frozen=True, tag="call"):

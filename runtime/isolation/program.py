@@ -39,11 +39,13 @@ class Place:
         path: of the artifact, for messages.
         file: the artifact as it was opened: whatever the path names later, this is what runs.
         limits: of the process.
+        version: which of the versions for some sizes it is; None: the general one.
     """
 
     path: str
     file: IO[bytes]
     limits: Isolation
+    version: int | None = None
 
 
 class IsolatedProgram:
@@ -113,7 +115,9 @@ class IsolatedProgram:
             raise IsolationError(f"{self._place.path}: its process cannot be started: {lacking(error)}") from error
         self._held.append((child, memory))
         try:
-            loaded = self._ask(messages.Load(self._target, self._place.limits.memory), "loading it")
+            loaded = self._ask(
+                messages.Load(self._target, self._place.limits.memory, self._place.version), "loading it"
+            )
             if not isinstance(loaded, messages.Loaded) or loaded.driver not in devices.DRIVERS:
                 raise ContractError("the program's process does not say on which device it runs")
         except BaseException:

@@ -47,7 +47,7 @@ def main(caller: int, file: int, shared: int) -> None:
         try:
             if isinstance(request, messages.Load):
                 _limit(request.memory)
-                model = _load(f"/dev/fd/{file}", request.target)
+                model = _load(f"/dev/fd/{file}", request)
                 answer = messages.Loaded(model.driver)
             else:
                 assert model is not None
@@ -69,9 +69,10 @@ def _limit(memory: int | None) -> None:
         resource.setrlimit(kind, (limit, limit))
 
 
-def _load(path: str, target: str) -> CompiledModel:
+def _load(path: str, request: messages.Load) -> CompiledModel:
     compiled = read(path)
-    variants = tuple(variant for variant in compiled.variants if variant.target == target)
+    compiled = replace(compiled, specialised=()) if request.version is None else compiled.version(request.version)
+    variants = tuple(variant for variant in compiled.variants if variant.target == request.target)
     # OpenMP's threads are torch's, which is not here.
     device = "local-task" if compiled.device == team.DRIVER else compiled.device
     model = CompiledModel(replace(compiled, variants=variants, device=device))

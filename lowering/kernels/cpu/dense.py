@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.kernel import Executable, Preparation, with_prepared
+from covan_mlir.lowering.kernels.kernel import Executable, with_prepared
 from covan_mlir.lowering.kernels.reductions.operands import operands
 from covan_mlir.lowering.kernels.template import Cost, Match, Schedule
 from covan_mlir.lowering.source_lines import SourceLines
@@ -87,10 +87,6 @@ class DenseMatch(Match[S]):
     def given(self) -> Chain:
         """The chain as it was given, where the task is another one."""
         return self.task.chain
-
-    def prepared(self, schedule: S) -> tuple[Preparation, ...]:
-        """What a kernel with a schedule reads prepared; inputs that are prepared are not read as they are."""
-        return ()
 
     def cost(self, schedule: S) -> Cost:
         """See `Match`."""

@@ -23,12 +23,14 @@ class CpuTarget(KernelTarget):
     Attributes:
         winograd: the most that the rounding error of a convolution by Winograd's filtering may be, in that of the
             direct sum, as `covan_mlir.lowering.kernels.cpu.winograd_algebra` predicts it; 0: there are none.
+        held: layouts of weights that kernels are to read, see `KernelTarget.holding`.
     """
 
     kind: ClassVar[str] = "cpu"
 
     machine: Machine
     winograd: int = WINOGRAD
+    held: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -38,6 +40,15 @@ class CpuTarget(KernelTarget):
     def allowing(self, winograd: int) -> CpuTarget:
         """See `KernelTarget`."""
         return replace(self, winograd=winograd)
+
+    def holding(self, layouts: frozenset[str]) -> CpuTarget:
+        """See `KernelTarget`."""
+        return replace(self, held=layouts)
+
+    @property
+    def layouts(self) -> frozenset[str]:
+        """See `KernelTarget`."""
+        return self.held
 
     def rates(self, chain: Chain) -> Rates:
         """The compiler's contractions are vectorised; its other reductions take one element after the other (a sum over

@@ -38,6 +38,7 @@ def record(what: str, ids: Iterable[int], chain: Chain, kernel: Selection | Refu
             template=kernel.template,
             measured=kernel.measured or 0.0,
             elsewhere=kernel.elsewhere,
+            layouts=kernel.layouts,
         )
     if fusion_record.kernel and chain.single_domain:
         return replace(fusion_record, sweeps=_rows(chain))

@@ -8,6 +8,7 @@ JSON members must look like is `covan_mlir.artifacts.schema` and `covan_mlir.pro
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import secrets
 import stat
@@ -26,10 +27,11 @@ from covan_mlir.artifacts.schema import (
     StoredBlob,
     StoredSignature,
     StoredVariant,
+    StoredVersion,
     check_signature,
 )
 from covan_mlir.artifacts.signature import Leaf, Signature
-from covan_mlir.artifacts.variant import Variant, choose
+from covan_mlir.artifacts.variant import Variant, Version, choose
 from covan_mlir.errors import ArtifactError
 from covan_mlir.provenance import lineage_json
 from covan_mlir.support.typed_json import SchemaError, checked, decode, dumps
@@ -65,6 +67,7 @@ class Contents:
         versions: of the tools that made it: ``covan``, ``torch``, ``iree-base-compiler`` ...
         weights: tensors that the program reads from outside, by parameter name.
         states: initial values of mutated buffers, by name.
+        specialised: versions for some sizes of open dimensions.
     """
 
     variants: tuple[Variant, ...]
@@ -73,6 +76,12 @@ class Contents:
     versions: Mapping[str, str]
     weights: Mapping[str, Blob] = field(default_factory=dict)
     states: Mapping[str, Blob] = field(default_factory=dict)
+    specialised: tuple[Version, ...] = ()
+
+    @property
+    def programs(self) -> tuple[Variant, ...]:
+        """Those of all versions, the general one's first."""
+        return (*self.variants, *(variant for version in self.specialised for variant in version.variants))
 
     def variant(self, target: str | None = None) -> Variant:
         """The program for a target; for the one that is preferred, if none is named.
@@ -81,6 +90,11 @@ class Contents:
             TargetError: there is none.
         """
         return choose(self.variants, target)
+
+    def of_versions(self, variant: Variant) -> dict[str, Variant]:
+        """The programs of the versions for some sizes, by these sizes, for a variant's target."""
+        each = ((version.name, program) for version in self.specialised for program in version.variants)
+        return {name: program for name, program in each if program.target == variant.target}
 
 
 def write(path: str | os.PathLike[str], contents: Contents) -> None:
@@ -93,7 +107,7 @@ def write(path: str | os.PathLike[str], contents: Contents) -> None:
     with _artifact_errors(name, "cannot be written", "Choose another path, or free space."):
         destination = _destination(name)
         manifest, jsons = _describe(contents)
-        binaries = {members_of(index)[0]: _array(variant.program) for index, variant in enumerate(contents.variants)}
+        binaries = {members_of(index)[0]: _array(variant.program) for index, variant in enumerate(contents.programs)}
         for folder, blobs in (("weights", contents.weights), ("states", contents.states)):
             binaries |= {f"{folder}/{index}.bin": _array(blob.data) for index, blob in enumerate(blobs.values())}
         # In the same folder, or the final rename could not be atomic.
@@ -159,8 +173,17 @@ def read(path: str | os.PathLike[str], opened: Callable[[IO[bytes]], object] = l
             )
             for index, stored in enumerate(manifest.variants)
         )
+        specialised = tuple(
+            Version(stored.ranges, Signature.of(stored.signature), tuple(variants[place] for place in stored.variants))
+            for stored in manifest.specialised
+        )
+        of_versions = {place for stored in manifest.specialised for place in stored.variants}
+        variants = tuple(variant for place, variant in enumerate(variants) if place not in of_versions)
         for variant in variants:
             _check_attachments(variant, signature)
+        for version in specialised:
+            for variant in version.variants:
+                _check_attachments(variant, version.signature)
 
     def blobs(stored: Iterable[StoredBlob]) -> dict[str, Blob]:
         return {blob.name: Blob(blob.dtype, blob.shape, binaries[blob.member]) for blob in stored}
@@ -172,6 +195,7 @@ def read(path: str | os.PathLike[str], opened: Callable[[IO[bytes]], object] = l
         versions=manifest.versions,
         weights=blobs(manifest.weights),
         states=blobs(manifest.states),
+        specialised=specialised,
     )
 
 
@@ -215,7 +239,7 @@ def _describe(contents: Contents) -> tuple[Manifest, dict[str, bytes]]:
         signature = checked(contents.signature.stored(), SIGNATURE)
         check_signature(signature)
         jsons = {SIGNATURE: dumps(signature.to_json())}
-        for index, variant in enumerate(contents.variants):
+        for index, variant in enumerate(contents.programs):
             jsons[members_of(index)[1]] = lineage_json.write(variant.lineage)
     except (SchemaError, ValueError) as error:
         advice = "Artifacts hold tensors, numbers and text; take anything else out of the model's arguments."
@@ -229,13 +253,22 @@ def _describe(contents: Contents) -> tuple[Manifest, dict[str, bytes]]:
         outputs=tuple(map(readable, contents.signature.outputs)),
         variants=tuple(
             StoredVariant(variant.target, variant.requires, variant.info, variant.attachments)
-            for variant in contents.variants
+            for variant in contents.programs
         ),
+        specialised=_versions(contents),
         weights=_blobs("weights", contents.weights),
         states=_blobs("states", contents.states),
         members={},
     )
     return manifest, jsons
+
+
+def _versions(contents: Contents) -> tuple[StoredVersion, ...]:
+    places = itertools.count(len(contents.variants))
+    return tuple(
+        StoredVersion(version.ranges, version.signature.stored(), tuple(next(places) for _ in version.variants))
+        for version in contents.specialised
+    )
 
 
 def _check_attachments(variant: Variant, signature: Signature) -> None:

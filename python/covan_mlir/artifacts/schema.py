@@ -142,7 +142,39 @@ _REQUIREMENTS: Mapping[str, type[JsonObject]] = {
 }
 
 
-class Manifest(JsonObject, frozen=True):
+class SizeRange(JsonObject, frozen=True):
+    """Sizes of an open dimension.
+
+    Attributes:
+        name: that the user gave the dimension.
+        symbol: what the signature calls it.
+        low, high: the sizes, both included; None: no bound.
+    """
+
+    name: str
+    symbol: str
+    low: Natural
+    high: Natural | None = None
+
+    def __str__(self) -> str:
+        if self.low == self.high:
+            return f"{self.name}={self.low}"
+        return f"{self.name}={self.low}..{'' if self.high is None else self.high}"
+
+
+class StoredVersion(JsonObject, frozen=True):
+    """A program for some of the sizes of open dimensions.
+
+    Attributes:
+        variants: places of its programs among all variants.
+    """
+
+    ranges: Annotated[tuple[SizeRange, ...], msgspec.Meta(min_length=1)]
+    signature: StoredSignature
+    variants: Annotated[tuple[Natural, ...], msgspec.Meta(min_length=1)]
+
+
+class Manifest(JsonObject, frozen=True, omit_defaults=True):
     """``manifest.json``."""
 
     format: int
@@ -155,6 +187,7 @@ class Manifest(JsonObject, frozen=True):
     weights: tuple[StoredBlob, ...]
     states: tuple[StoredBlob, ...]
     members: Mapping[str, Member]
+    specialised: Annotated[tuple[StoredVersion, ...], msgspec.Meta(max_length=64)] = ()
 
 
 def check_manifest(manifest: Manifest) -> None:
@@ -167,6 +200,13 @@ def check_manifest(manifest: Manifest) -> None:
         if driver in _REQUIREMENTS:
             convert(variant.requires, _REQUIREMENTS[driver], f"{path}.requires")
         convert(variant.info, Facts, f"{path}.info")
+    of_versions = [place for version in manifest.specialised for place in version.variants]
+    if len(set(of_versions)) != len(of_versions) or any(place >= len(manifest.variants) for place in of_versions):
+        fail("name programs twice, or such as there are not", MANIFEST, "$.specialised")
+    if len(of_versions) == len(manifest.variants):
+        fail("leave no program that is for all sizes", MANIFEST, "$.specialised")
+    for version in manifest.specialised:
+        check_signature(version.signature)
     for folder, blobs in (("weights", manifest.weights), ("states", manifest.states)):
         for index, blob in enumerate(blobs):
             path = f"$.{folder}[{index}]"

@@ -1,4 +1,4 @@
-"""One model, compiled for one target: an artifact may hold several."""
+"""One model, compiled for one target, or for some sizes: an artifact may hold several."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from covan_mlir.artifacts.attachment import Attached
+from covan_mlir.artifacts.schema import SizeRange
+from covan_mlir.artifacts.signature import Signature
 from covan_mlir.errors import TargetError
 from covan_mlir.provenance.model import LineageData
 
@@ -31,6 +33,26 @@ class Variant:
     info: Mapping[str, Any]
     requires: Mapping[str, Any] = field(default_factory=dict)
     attachments: tuple[Attached, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Version:
+    """A model, compiled for some of the sizes that its open dimensions may have.
+
+    Attributes:
+        ranges: these sizes; of dimensions that are not among them, all.
+        signature: of its programs.
+        variants: the program for each target, of those that the model is compiled for.
+    """
+
+    ranges: tuple[SizeRange, ...]
+    signature: Signature
+    variants: tuple[Variant, ...]
+
+    @property
+    def name(self) -> str:
+        """Its sizes, for people: ``batch=8, length=2..64``."""
+        return ", ".join(map(str, self.ranges))
 
 
 def choose(variants: Sequence[Variant], target: str | None) -> Variant:

@@ -12,7 +12,7 @@ from covan_mlir.artifacts.attachment import TAG, Attach, Attached, AttachmentCos
 from covan_mlir.attaching import locate, place
 from covan_mlir.attaching.insert import Goal, Inserted, Insertion, insert
 from covan_mlir.attaching.place import AccessPlanner, ChosenAccess
-from covan_mlir.compilation.captured import EXPORT_LOCK, compile_captured, machine_of
+from covan_mlir.compilation.captured import EXPORT_LOCK, VersionFacts, compile_captured, machine_of
 from covan_mlir.compilation.options import CompileOptions
 from covan_mlir.compilation.origin import Origin
 from covan_mlir.errors import InputError
@@ -22,7 +22,7 @@ from covan_mlir.machine.description import TYPICAL, Machine
 from covan_mlir.provenance.explain import became
 from covan_mlir.provenance.model import Action, LineageData
 from covan_mlir.provenance.tags import TagRule
-from covan_mlir.runtime.compiled import CompiledProgram
+from covan_mlir.runtime.compiled_program import CompiledProgram
 from covan_mlir.support.collector import uncollected
 
 log = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ def compile_attached(
     *,
     rules: Sequence[TagRule] = (),
     tell: Callable[[str], None] = lambda step: None,
+    facts: VersionFacts | None = None,
 ) -> tuple[CompiledProgram, Origin]:
     """Compile an exported program with ``options.attach`` in it; -> (the programs, what they can be compiled from
     again).
@@ -79,11 +80,11 @@ def compile_attached(
     plain = compile_captured(captured, goals, options, rules=rules, tell=tell).variants
     with EXPORT_LOCK, uncollected():
         attached = placed(attached, [variant.lineage for variant in plain], machine_of(goals[0]) or TYPICAL)
-    compiled = compile_captured(attached.captured, goals, options, rules=rules, tell=tell)
+    compiled = compile_captured(attached.captured, goals, options, rules=rules, tell=tell, facts=facts)
     cut = undone(attached, [variant.lineage for variant in compiled.variants])
     if cut is not None:
         attached = cut
-        compiled = compile_captured(attached.captured, goals, options, rules=rules, tell=tell)
+        compiled = compile_captured(attached.captured, goals, options, rules=rules, tell=tell, facts=facts)
     variants = []
     for before, variant in zip(plain, compiled.variants, strict=True):
         tag(attached, variant.lineage)

@@ -15,7 +15,7 @@ Nothing here uses what makes lineages: both know the data (`covan_mlir.provenanc
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -59,6 +59,20 @@ def verify(lineage: LineageData, *, operators: bool = True) -> Verification:
         subject = Subject(lineage)
         gone = turned(subject)
         return Verification(tuple(undecided(check, lineage, gone) for check in _checks(subject, operators)))
+
+
+def verify_all(lineage: LineageData, versions: Mapping[str, LineageData], *, operators: bool = True) -> Verification:
+    """As `verify`, of a program with versions for some sizes, by what these are.
+
+    Returns:
+        The checks of the program itself, then those of each version, whose phases begin with its sizes.
+    """
+    checks = list(verify(lineage, operators=operators).checks)
+    for name, version in versions.items():
+        for check in verify(version, operators=operators).checks:
+            wrong = tuple(replace(each, phase=f"{name}: {each.phase}") for each in check.counterexamples)
+            checks.append(replace(check, phase=f"{name}: {check.phase}", counterexamples=wrong))
+    return Verification(tuple(checks))
 
 
 def _names_actions(lineage: LineageData) -> bool:

@@ -7,10 +7,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from covan_mlir.artifacts.variant import Variant
@@ -37,16 +39,32 @@ from covan_mlir.provenance.substituted import actions_after
 from covan_mlir.provenance.tags import TagRule
 from covan_mlir.provenance.tags import apply as apply_tags
 from covan_mlir.provenance.tracing import SourceProgram, trace_program
-from covan_mlir.runtime.compiled import CompiledProgram
+from covan_mlir.runtime import values
+from covan_mlir.runtime.compiled_program import CompiledProgram
 from covan_mlir.subst import rule_file
 from covan_mlir.support.collector import uncollected
 from covan_mlir.version import __version__
 
 log = logging.getLogger(__name__)
 
-EXPORT_LOCK = threading.Lock()
+EXPORT_LOCK = threading.RLock()
 """Held by whoever exports or imports: torch.export keeps global state."""
 _TOOLS = ("torch", "torch-mlir", "iree-base-compiler", "iree-base-runtime")
+
+
+@dataclass(frozen=True)
+class VersionFacts:
+    """What is special about the programs of several versions: constants are parameters, which they share (on CPUs).
+
+    Attributes:
+        layouts: of weights that other versions hold; empty: there are none.
+        usual: what kernels take open sizes for; 0: what they take them for in any program.
+        others: of the general program: what versions are going to take them for.
+    """
+
+    layouts: tuple[str, ...] = ()
+    usual: int = 0
+    others: tuple[int, ...] = ()
 
 
 def compile_captured(
@@ -57,18 +75,19 @@ def compile_captured(
     provenance: bool = True,
     rules: Sequence[TagRule] = (),
     tell: Callable[[str], None] = lambda step: None,
+    facts: VersionFacts | None = None,
 ) -> CompiledProgram:
     """Compile a program that is exported already; see `covan_mlir.compile_module`.
 
     ``options.attach`` is not looked at: what is attached is in the captured program
     (`covan_mlir.attaching.attach.compile_attached`).
     """
-    imported, variants = _compiled(captured, goals, options, provenance, rules, tell)
+    imported, variants, constants = _compiled(captured, goals, options, provenance, rules, tell, facts)
     return CompiledProgram(
         tuple(variants),
         imported.signature,
         options.device,
-        imported.weights,
+        {**imported.weights, **constants},
         _ModuleState(captured),
         {"covan": __version__, **{name: importlib.metadata.version(name) for name in _TOOLS}},
     )
@@ -81,8 +100,9 @@ def _compiled(
     provenance: bool,
     rules: Sequence[TagRule],
     tell: Callable[[str], None],
-) -> tuple[Imported, list[Variant]]:
-    """The program of an exported model for each target."""
+    facts: VersionFacts | None,
+) -> tuple[Imported, list[Variant], dict[str, Any]]:
+    """The program of an exported model for each target, and the constants that are shared."""
     with EXPORT_LOCK, uncollected():
         tell("import")
         imported = _imported(captured, provenance, options)
@@ -92,11 +112,18 @@ def _compiled(
         tagged = LineageData(imported.actions, groups=calls, tags=marks)
     apply_tags(tagged, rules)  # before the compiler's long work: a name may be wrong
     variants = []
+    constants: dict[str, Any] = {}
     for goal, job in jobs(captured, goals, options, provenance, imported):
         if len(goals) > 1:
             tell(f"target {goal.name}")
-        variants.append(_variant(goal, job, imported, tagged, options, tell))
-    return imported, variants
+        if facts is not None:
+            job = replace(job, usual=facts.usual)
+        if facts is not None and goal.kind == "cpu":
+            job = replace(job, share=True, layouts=facts.layouts, others=facts.others)
+        variant, held = _variant(goal, job, imported, tagged, options, tell)
+        variants.append(variant)
+        constants |= held
+    return imported, variants, constants
 
 
 def _imported(captured: Capture, provenance: bool, options: CompileOptions) -> Imported:
@@ -210,10 +237,10 @@ def _variant(
     tagged: LineageData,
     options: CompileOptions,
     progress: Callable[[str], None],
-) -> Variant:
-    """The program for one target."""
+) -> tuple[Variant, dict[str, Any]]:
+    """The program for one target, and the constants that it shares."""
     try:
-        result, program = pool.compile_program(
+        result, answer = pool.compile_program(
             imported.bytecode, job, timeout=options.timeout, progress=progress, cache=options.cache
         )
     except pool.WorkerError as error:
@@ -244,7 +271,21 @@ def _variant(
         "weights": "globals" if result.frontend == "linalg" else "arguments",
     }
     requires = {**goal.requires, **result.requires}
-    return Variant(goal.name, program, lineage, info, requires)
+    program, constants = _apart(answer, result)
+    return Variant(goal.name, program, lineage, info, requires), constants
+
+
+def _apart(answer: bytes, result: JobResult) -> tuple[bytes, dict[str, Any]]:
+    """The program, and the constants behind it by name."""
+    if not result.constants:
+        return answer, {}
+    constants = {
+        each.name: values.aligned_copy(
+            np.frombuffer(answer, values.numpy_dtype(each.dtype), count=prod(each.shape), offset=each.start)
+        ).reshape(each.shape)
+        for each in result.constants
+    }
+    return answer[: result.constants[0].start], constants
 
 
 class _ModuleState:

@@ -14,13 +14,14 @@ import msgspec
 
 from covan_mlir.artifacts.attachment import Attach, attachments
 from covan_mlir.artifacts.schema import DEVICES
+from covan_mlir.compilation.specialise import Specialise, checked
 from covan_mlir.lowering.request import WINOGRAD
 from covan_mlir.support import typed_json
 
 Frontend = Literal["auto", "linalg", "torch"]
 Trace = Literal["phases", "passes"]
 _MIB = 1 << 20
-_NOT_STORED = ("timeout", "reproducer", "attach", "cache", "records")
+_NOT_STORED = ("timeout", "reproducer", "attach", "cache", "records", "specialise")
 _RUN = ("iree_flags", "extra_steps", "extensions", "rules")
 _KINDS = {bool: "True or False", int: "a whole number", Real: "a number", NoneType: "None"}
 
@@ -71,6 +72,9 @@ class CompileOptions:
             are proved for all sizes (docs/superoptimiser.md); False: it compiles the program as it is.
         rules: a file of rules of your own for that, beside the shipped ones. Those that cannot be proved are refused.
         assume: unless this is set: they are applied all the same, and the lineage says so.
+        specialise: versions of the program for some sizes of dimensions that ``dynamic_shapes`` leaves open, by the
+            names that these have in `torch.export.Dim`: ``{"batch": [1, 8, (16, 64)]}``; True: for those that are
+            usual. A version that is not predicted to be faster than the general one is left out (docs/sizes.md).
     """
 
     iree_flags: tuple[str, ...] = ()
@@ -92,6 +96,7 @@ class CompileOptions:
     superoptimise: int | Literal[False] = False
     rules: str | None = None
     assume: bool = False
+    specialise: Specialise = field(default=False, hash=False)
 
     def __post_init__(self) -> None:
         for name, kinds in _plain().items():
@@ -127,6 +132,7 @@ class CompileOptions:
         if self.device not in DEVICES:
             raise ValueError(f"device is {', '.join(map(repr, DEVICES[:-1]))} or {DEVICES[-1]!r}, not {self.device!r}")
         attachments(self.attach)
+        object.__setattr__(self, "specialise", checked(self.specialise))
         if self.fuse_reductions not in (True, False, "always"):
             raise ValueError(f"fuse_reductions is True, False or 'always', not {self.fuse_reductions!r}")
         if self.winograd < 0:

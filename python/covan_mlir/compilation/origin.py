@@ -10,7 +10,12 @@ from covan_mlir.frontend.capture import Capture
 
 @dataclass(frozen=True)
 class Origin:
-    """The exported model, whose tensors are the model's own, and the options of the compilation."""
+    """The exported model, whose tensors are the model's own, and the options of the compilation.
+
+    Attributes:
+        versions: of each version for some sizes, in the order of the program's.
+    """
 
     captured: Capture
     options: CompileOptions
+    versions: tuple[Origin, ...] = ()

@@ -18,7 +18,7 @@ its own::
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Literal
@@ -47,12 +47,21 @@ COMBINES: dict[str, Combine] = {op: how for table in (_OF_FLOATS, _OF_INTEGERS) 
 """By the name of the operation."""
 
 
+NOMINAL = 1024
+"""What schedules and predictions take a size for that is known at run time only, where nobody says better."""
+
+
 @dataclass(frozen=True)
 class Axis:
-    """A named axis; ``size`` is None where it is known at run time only."""
+    """A named axis; ``size`` is None where it is known at run time only.
+
+    Attributes:
+        usual: what schedules and predictions take such a size for.
+    """
 
     name: str
     size: int | None
+    usual: int = field(default=NOMINAL, repr=False)
 
 
 @dataclass(frozen=True)
@@ -112,10 +121,6 @@ class Reduce:
 
 
 Step = Map | Reduce
-
-
-NOMINAL = 1024
-"""What schedules and predictions take a size for that is known at run time only."""
 
 
 class ChainError(ValueError):
@@ -206,7 +211,7 @@ class Chain:
     @cached_property
     def nominal(self) -> Chain:
         """The chain with a size for every axis."""
-        axes = tuple(Axis(axis.name, NOMINAL if axis.size is None else axis.size) for axis in self.axes)
+        axes = tuple(Axis(axis.name, axis.usual if axis.size is None else axis.size) for axis in self.axes)
         return self if axes == self.axes else replace(self, axes=axes)
 
     @cached_property

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from covan_mlir.fred.chain import Axis, Chain, ChainError, Input, Map, Reduce, Step
+from covan_mlir.fred.chain import NOMINAL, Axis, Chain, ChainError, Input, Map, Reduce, Step
 from covan_mlir.fred.expression import Affine, Apply, Const, Expr, Extent, Index, Read, Window
 
 
 def dump(chain: Chain) -> dict[str, Any]:
     """JSON-able form; `load` is its inverse, up to traces."""
     return {
-        "axes": [[axis.name, axis.size] for axis in chain.axes],
+        "axes": [_axis(axis) for axis in chain.axes],
         "inputs": [[value.name, list(value.axes), value.dtype, value.weight] for value in chain.inputs],
         "steps": [_step(step) for step in chain.steps],
         "outputs": list(chain.outputs),
@@ -30,13 +30,18 @@ def load(value: Any) -> Chain:
     """
     try:
         return Chain(
-            axes=tuple(Axis(name, size) for name, size in value["axes"]),
+            axes=tuple(Axis(*axis) for axis in value["axes"]),
             inputs=tuple(Input(name, tuple(axes), dtype, weight) for name, axes, dtype, weight in value["inputs"]),
             steps=tuple(map(_loaded_step, value["steps"])),
             outputs=tuple(value["outputs"]),
         )
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise ChainError(f"no chain: {error}") from error
+
+
+def _axis(axis: Axis) -> list[Any]:
+    usual = [axis.usual] if axis.size is None and axis.usual != NOMINAL else []
+    return [axis.name, axis.size, *usual]
 
 
 def _step(step: Step) -> list[Any]:

@@ -45,6 +45,8 @@ class FusionRecord(JsonObject, frozen=True):
         measured: the time that it took when it was measured to be the best, which is why it was taken
             (docs/tuning.md); 0: the prediction decided.
         elsewhere: that was on another machine of this kind.
+        layouts: how weights lie in memory that the kernel reads: names of what lays them out, or their types where
+            they lie as the model's do.
     """
 
     what: str
@@ -62,6 +64,7 @@ class FusionRecord(JsonObject, frozen=True):
     template: str = ""
     measured: Amount = 0.0
     elsewhere: bool = False
+    layouts: tuple[str, ...] = ()
 
 
 class LeftOverRecord(JsonObject, frozen=True):
