@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 from judging import Judge, NoAnswer
-from opinfo_samples import Key, Sample, differences, operators, samples, spread, takes
+from opinfo_samples import Key, Sample, as_near, differences, operators, samples, spread, takes
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
@@ -34,29 +34,33 @@ _CHARACTERS = 300
 
 
 class Call(nn.Module):
-    """A sample: from its tensors to the results that can be differentiated."""
+    """A sample: from its tensors to the results that can be differentiated.
 
-    def __init__(self, sample: Sample) -> None:
+    Args:
+        dtype: that a type of floating point among its arguments is replaced by.
+    """
+
+    def __init__(self, sample: Sample, dtype: torch.dtype | None = None) -> None:
         super().__init__()
-        self.sample = sample
+        self.sample, self.dtype = sample, dtype
 
     def forward(self, *tensors: Tensor) -> list[Tensor]:
-        results = pytree.tree_leaves(self.sample.call(tensors))
+        results = pytree.tree_leaves(self.sample.determined(tensors, self.dtype))
         return [x for x in results if isinstance(x, Tensor) and x.is_floating_point()]
 
 
-def _copies(sample: Sample) -> list[Tensor]:
-    return [t.detach().requires_grad_() if t.is_floating_point() else t for t in sample.copies()]
+def _copies(sample: Sample, dtype: torch.dtype | None = None) -> list[Tensor]:
+    return [t.detach().requires_grad_() if t.is_floating_point() else t for t in sample.copies(dtype)]
 
 
 def _gradients(function: Any, tensors: Sequence[Tensor]) -> list[Tensor | None]:
-    """Of a sum of the results with random weights, the same on every call."""
+    """Of a sum of the results with random weights, the same on every call and for every type."""
     torch.manual_seed(0)
     results = [y for y in function(*tensors) if y.requires_grad]
     if not results:
         return []
     torch.manual_seed(1)
-    weights = [torch.randn_like(y) for y in results]
+    weights = [torch.randn(y.shape, dtype=torch.float16).to(y.dtype) for y in results]
     learning = [x for x in tensors if x.requires_grad]
     return list(torch.autograd.grad(results, learning, weights, allow_unused=True))
 
@@ -83,16 +87,30 @@ def judged(key: Key) -> tuple[str, str]:
         if not any(isinstance(x, Tensor) for x in expected):
             return "no gradients", ""
         try:
-            with torch.no_grad():
-                covan_mlir.compile_module(call, tuple(sample.copies()))
-        except CovanError as error:
-            return "not compiled forward", str(error)
-        run = differentiable(call, _copies(sample), [f"x{k}" for k in range(len(sample.tensors))], compiled)
-        given = _gradients(run, _copies(sample))
-    if reasons:
-        return "refused", reasons[0]
-    difference = differences(key.op, expected, given)
-    return ("differs", difference) if difference else ("agrees", "")
+            run = differentiable(call, _copies(sample), [f"x{k}" for k in range(len(sample.tensors))], compiled)
+            given = _gradients(run, _copies(sample))
+        except Exception as error:
+            reasons.append(f"{type(error).__name__}: {error}")
+        if reasons:
+            return ("refused", reasons[0]) if _compiles(call) else ("not compiled forward", "")
+        difference = differences(key.op, expected, given)
+        if not difference or as_near(lambda: _exact(sample), expected, given):
+            return "agrees", ""
+        return "differs", difference
+
+
+def _compiles(call: Call) -> bool:
+    """Whether a sample alone compiles."""
+    try:
+        with torch.no_grad():
+            covan_mlir.compile_module(call, tuple(call.sample.copies()))
+    except CovanError:
+        return False
+    return True
+
+
+def _exact(sample: Sample) -> list[Tensor | None]:
+    return _gradients(Call(sample, torch.float64), _copies(sample, torch.float64))
 
 
 def _serve(connection: Connection) -> None:

@@ -43,9 +43,7 @@ class Source(NamedTuple):
     def of(self, results: Sequence[Any], given: Sequence[Any]) -> Any:
         """The result."""
         value = (results if self.kind == "result" else given)[self.position]
-        if self.strides is None:
-            return value
-        return torch.empty_strided(value.shape, self.strides, dtype=value.dtype).copy_(value)
+        return value if self.strides is None else _laid_out(value, self.strides)
 
 
 @dataclass(frozen=True)
@@ -146,6 +144,17 @@ def _source(node: Any, given: Sequence[Node], returned: dict[Node, int], seen: b
     value = node.meta["val"]
     strides = tuple(value.stride()) if seen and not value.is_contiguous() else None
     return Source("result", returned.setdefault(node, len(returned)), strides)
+
+
+def _laid_out(value: Tensor, strides: tuple[int, ...]) -> Tensor:
+    """A copy with these strides. Elements that share memory, as those of an expanded tensor, have one value."""
+    empty = torch.empty_strided(value.shape, strides, dtype=value.dtype)
+    if torch._debug_has_internal_overlap(empty) == 0:
+        return empty.copy_(value)
+    memory = empty.as_strided([empty.untyped_storage().nbytes() // empty.element_size()], [1], 0)
+    places = torch.arange(memory.numel()).as_strided(value.shape, strides)
+    memory[places] = value
+    return empty
 
 
 def _plain(constant: Tensor) -> Tensor:
