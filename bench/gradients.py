@@ -2,10 +2,12 @@
 
     python bench/gradients.py --most 2
     python bench/gradients.py --dtype f64 --only softmax nn.functional.layer_norm
+    python bench/gradients.py --most 1 --verify
 
 Of each sample that has gradients, the operator and what differentiates it are compiled as ``torch.compile`` would have
 it, and the gradients of a random sum of its results compared. Told are all samples that differ or cannot be compiled,
-and how many operators of those that compile forward agree in all their samples.
+and how many operators of those that compile forward agree in all their samples; with `--verify` also, what `verify()`
+says of all programs.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from torch.utils import _pytree as pytree
 
 import covan_mlir
 from covan_mlir.errors import CovanError
+from covan_mlir.executable import Executable
 from covan_mlir.training.aot import differentiable
 
 SECONDS = 180.0
@@ -65,15 +68,29 @@ def _gradients(function: Any, tensors: Sequence[Tensor]) -> list[Tensor | None]:
     return list(torch.autograd.grad(results, learning, weights, allow_unused=True))
 
 
-def judged(key: Key) -> tuple[str, str]:
-    """The outcome for one sample, and why it does not agree."""
+def judged(key: Key, verify: bool) -> tuple[str, str, list[tuple[str, str]]]:
+    """The outcome for one sample, why it does not agree, and the verdict of each program if they are to be verified."""
+    programs: list[Executable] = []
+    outcome, reason = _compared(key, programs)
+    return outcome, reason, [_verdict(exe) for exe in programs if verify]
+
+
+def _verdict(exe: Executable) -> tuple[str, str]:
+    verdict = exe.verify()
+    reasons = (*map(str, verdict.counterexamples), *(reason for check in verdict.checks for reason in check.missing))
+    return verdict.outcome, next(iter(reasons), "")
+
+
+def _compared(key: Key, programs: list[Executable]) -> tuple[str, str]:
+    """The outcome for one sample, and why it does not agree; what is compiled for it is added to ``programs``."""
     sample = samples(key.op, key.dtype)[key.sample]
     call = Call(sample)
     reasons: list[str] = []
 
     def compiled(program: torch.export.ExportedProgram) -> Any:
         try:
-            return covan_mlir.compile_module(program)
+            programs.append(covan_mlir.compile_module(program))
+            return programs[-1]
         except CovanError as error:
             reasons.append(str(error))
             raise
@@ -117,13 +134,13 @@ def _serve(connection: Connection) -> None:
     torch.set_num_threads(1)
     while True:
         try:
-            key = connection.recv()
+            key, verify = connection.recv()
         except EOFError:
             return
         try:
-            connection.send(judged(key))
+            connection.send(judged(key, verify))
         except Exception as error:
-            connection.send((f"raises {type(error).__name__}", str(error)))
+            connection.send((f"raises {type(error).__name__}", str(error), []))
 
 
 def main() -> None:
@@ -131,20 +148,28 @@ def main() -> None:
     parser.add_argument("--dtype", choices=("f32", "f64"), default="f32")
     parser.add_argument("--most", type=int, default=2, help="samples of each operator, far apart")
     parser.add_argument("--only", nargs="*", help="operators; all if none is named")
+    parser.add_argument("--verify", action="store_true", help="verify the programs, too")
     options = parser.parse_args()
     names = [op for op, info in operators().items() if info.supports_autograd and takes(op, options.dtype)]
     judge = Judge(_serve, "opinfo_samples", SECONDS)
     outcomes: dict[str, list[str]] = defaultdict(list)
+    verdicts: Counter[str] = Counter()
     for op in options.only or names:
         for key in spread(op, options.dtype, options.most):
             try:
-                outcome, reason = judge.ask(key)
+                outcome, reason, said = judge.ask((key, options.verify))
             except NoAnswer as error:
-                outcome, reason = "fails", str(error)
+                outcome, reason, said = "fails", str(error), []
+            for verdict, why in said:
+                verdicts[verdict] += 1
+                if verdict != "yes":
+                    print(f"{op} {key.sample}: verified: {verdict}: {' '.join(why.split())[:_CHARACTERS]}", flush=True)
             outcomes[op].append(outcome)
             if outcome not in NOT_TRIED | {"agrees"}:
                 print(f"{op} {key.sample}: {outcome}: {' '.join(reason.split())[:_CHARACTERS]}", flush=True)
     judge.end()
+    if options.verify:
+        print(f"programs verified: {dict(verdicts)}")
     print(dict(Counter(outcome for each in outcomes.values() for outcome in each)))
     tried = [set(each) - NOT_TRIED for each in outcomes.values() if set(each) - NOT_TRIED]
     right = sum(each == {"agrees"} for each in tried)

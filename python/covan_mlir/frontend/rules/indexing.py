@@ -437,9 +437,10 @@ def embedding_bag(
     if mode == 2:
         places = bag.unsqueeze(1).expand(count, width)
         low = torch.full((bags, width), -torch.inf, dtype=weight.dtype)
-        pooled = torch.scatter_reduce(low, 0, places, torch.where(here, rows, -torch.inf), "amax")
+        rows = torch.where(here, rows, -torch.inf)
+        pooled = torch.scatter_reduce(low, 0, places, rows, "amax")
+        taken = rows == pooled.index_select(0, bag)
         pooled = torch.where(counts.unsqueeze(1) > 0, pooled, 0.0)
-        taken = here & (rows == pooled.index_select(0, bag))
         first = torch.full((bags, width), count, dtype=torch.int64)
         first = torch.scatter_reduce(first, 0, places, torch.where(taken, position.unsqueeze(1), count), "amin")
         largest = indices.to(torch.int64).index_select(0, first.clamp(max=count - 1).reshape(-1)).reshape(bags, width)

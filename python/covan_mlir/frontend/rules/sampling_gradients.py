@@ -126,7 +126,9 @@ def grid_sampler_gradient(
         of_x = torch.zeros((images, channels, math.prod(sizes)), dtype=given.dtype).scatter_add(2, index, added)
         of_x = of_x.reshape(x.shape).to(x.dtype)
     of_grid: Tensor | None = None
-    if output_mask[1]:
+    if output_mask[1] and mode == _NEAREST:
+        of_grid = torch.zeros_like(grid)
+    elif output_mask[1]:
         values = torch.gather(wide(x).flatten(2), 2, index).reshape(images, channels, *place.shape[1:])
         products = (values * given).sum(1)
         slopes = [(products * weighed(n)).flatten(2).sum(2) for n in reversed(range(axes))]
