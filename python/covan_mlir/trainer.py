@@ -17,6 +17,7 @@ from covan_mlir.compile import compile_capture
 from covan_mlir.errors import InputError
 from covan_mlir.executable import Executable
 from covan_mlir.frontend.capture import Capture, capture
+from covan_mlir.frontend.dtypes import NAMES
 from covan_mlir.lineage import Lineage
 from covan_mlir.provenance.tags import Tags
 from covan_mlir.support.collector import uncollected
@@ -150,6 +151,11 @@ class TrainingStep:
         if structure != self._structure:
             raise InputError(f"the arguments are {structure}; the step was compiled for {self._structure}")
         source, joint, program = self._parts.source, self._parts.joint, self._parts.program
+        for name, value, example in zip(
+            source.names[source.held :], leaves, source.arguments[source.held :], strict=True
+        ):
+            if isinstance(example, Tensor) and _type(value) != _type(example):
+                raise InputError(f"{name} is {_type(value)}; the step was compiled for {_type(example)}")
         with self._lock:
             numbers = self._numbers(self.steps + 1)
             given = [*[None] * source.held, *leaves, *[None] * len(joint.kept), *numbers]
@@ -245,7 +251,8 @@ def _tuple(part: Any) -> tuple[Any, ...]:
 
 
 def _type(value: Any) -> str:
-    return f"a tensor {list(value.shape)}" if isinstance(value, Tensor) else "missing"
+    kind = NAMES.get(value.dtype, value.dtype) if isinstance(value, Tensor) else ""
+    return f"{kind}{list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
 
 
 def _learned(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Learned]:

@@ -45,13 +45,18 @@ def apart(chain: Chain) -> tuple[Chain, ...]:
 
 def rows_before(chain: Chain) -> tuple[Chain, ...]:
     """What computes the same as a chain that ends in a product of matrices, of which one factor is rows that other
-    reductions normalise (``softmax(x) @ v``): those, and the product. A chain that is something else is one part."""
+    reductions normalise (``softmax(x) @ v``): those and all that is made of them alone, and the product. A chain that
+    is something else is one part."""
     *others, last = chain.reductions
     factors = [step for step in chain.steps if step.name in reads(last.expr)]
     if not others or len(factors) != 1:
         return (chain,)
-    before = restricted(chain, (factors[0].name,))
-    after = restricted(_given(chain, factors), chain.outputs)
+    behind = {step.name for step in chain.steps if step is last or last.name in chain.depends(step.name)}
+    wanted = frozenset().union(*(reads(step.expr) for step in chain.steps if step.name in behind)) - behind
+    given = [step for step in chain.steps if step.name in wanted]
+    early = [name for name in chain.outputs if name not in behind]
+    before = restricted(chain, tuple(dict.fromkeys((*early, *(step.name for step in given)))))
+    after = restricted(_given(chain, given), tuple(name for name in chain.outputs if name in behind))
     if len(before.reductions) < len(others) or not before.single_domain or before.windowed or not after.product:
         return (chain,)
     return before, after

@@ -12,6 +12,7 @@ from torch._functorch._aot_autograd.descriptors import GradAOTOutput, PlainAOTIn
 from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._functorch.aot_autograd import aot_module_simplified
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -22,10 +23,6 @@ from covan_mlir.training.graphs import described, program_of, results_of
 from covan_mlir.training.roles import tell_roles
 
 log = logging.getLogger(__name__)
-
-_CONFIG = {"force_non_lazy_backward_lowering": True, "donated_buffer": False}
-"""Of AOTAutograd: both graphs at once; no memory of saved tensors is taken for results, so they can be differentiated
-again."""
 
 Compile = Callable[[torch.export.ExportedProgram], Callable[..., Sequence[Any]]]
 """From a program to what runs it."""
@@ -77,8 +74,9 @@ def partitioned(
     # With sizes that are known, and a place for those that depend on values: decompositions ask for it.
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     shown = [mode.from_tensor(x, static_shapes=True) if isinstance(x, torch.Tensor) else x for x in arguments]
+    context = TracingContext(mode)
     # Attention is differentiated as what it is composed of, which fuses; torch's own kernels have no parts.
-    with sdpa_kernel(SDPBackend.MATH), config.patch(**_CONFIG):
+    with tracing(context), sdpa_kernel(SDPBackend.MATH), config.patch(force_non_lazy_backward_lowering=True):
         compiled: Callable[..., Any] = aot_module_simplified(
             cast(GraphModule, graph),
             shown,
@@ -88,6 +86,8 @@ def partitioned(
             partition_fn=min_cut_rematerialization_partition,
             keep_inference_input_mutations=False,
         )
+    if context.fw_metadata is not None:  # no memory of saved tensors is taken for results: gradients may be asked again
+        context.fw_metadata.bw_donated_idxs = []
     return compiled
 
 

@@ -149,7 +149,7 @@ class _Builder:
         """A new argument, before all calls."""
         last = next((node for node in reversed(self.graph.nodes) if node.op == "placeholder"), None)
         with self.graph.inserting_after(last) if last is not None else self.graph.inserting_before():
-            node = self.graph.placeholder(name.replace(".", "_"))
+            node = self.graph.placeholder(f"of_{name}".replace(".", "_"))  # a name may begin with a digit
         node.meta["val"] = value
         return node
 
