@@ -55,7 +55,7 @@ def _divided(
         if not _is_own_kernel(op, rule) and (op in table or op.namespace == "aten")
     }
     # What has a kernel of its own, too, is not composed when it is called: a graph of derivatives holds it.
-    called = {op for op in overridden if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CPU")}
+    called = {op for op in overridden if torch._C._dispatch_has_kernel_for_dispatch_key(_name(op), "CPU")}
     others.update({op: overridden.pop(op) for op in called})
     return overridden, others
 
@@ -63,3 +63,8 @@ def _divided(
 def _is_own_kernel(op: OpOverload, rule: Decomposition) -> bool:
     """Whether torch made the rule of the operation's own kernel."""
     return isinstance(rule, functools.partial) and rule.keywords == {"kernel": op}
+
+
+def _name(op: OpOverload) -> str:
+    name: str = op.name()  # type: ignore[no-untyped-call]  # torch's
+    return name

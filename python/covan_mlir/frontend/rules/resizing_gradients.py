@@ -61,7 +61,7 @@ def _linear(corners: bool) -> Along:
         for place in range(places):
             at = max(_place(place, size, places, factor, corners), Fraction(0))
             low = min(math.floor(at), size - 1)
-            high, share = min(low + 1, size - 1), float(min(at - low, 1))
+            high, share = min(low + 1, size - 1), float(min(at - low, Fraction(1)))
             along.append({low: 1.0} if high == low else {low: 1 - share, high: share})
         return along
 
