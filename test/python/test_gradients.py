@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 import sys
@@ -201,6 +202,26 @@ def test_bags_of_weighted_rows() -> None:
 def test_what_a_mask_took() -> None:
     mask = torch.tensor([[True, False, True, True], [False, True, False, True]])
     compare_rule("masked_scatter", lambda x, source: x.masked_scatter(mask, source), _random(2, 4), _random(3, 3))
+
+
+@given(st.data(), _numbers(1, 7, 2), st.integers(-2, 1), st.integers(1, 3))
+def test_windows_side_by_side(data: st.DataObject, sizes: list[int], dim: int, step: int) -> None:
+    size = data.draw(st.integers(1, sizes[dim]))
+    compare_rule("unfold", lambda x: x.unfold(dim, size, step), _random(*sizes))
+
+
+def test_a_matrix_without_an_inverse_is_an_error_as_in_eager(caplog: pytest.LogCaptureFixture) -> None:
+    class Solve(torch.nn.Module):
+        def forward(self, a: Tensor, b: Tensor) -> list[Tensor]:
+            return [torch.linalg.solve(a, b)]
+
+    a, b = (_random(*shape).requires_grad_() for shape in ((3, 3), (3, 2)))
+    run = differentiable(Solve(), [a, b], ["a", "b"], covan_mlir.compile_module)
+    expected = torch.autograd.grad(torch.linalg.solve(a, b).sum(), [a, b])
+    torch.testing.assert_close(torch.autograd.grad(run(a, b)[0].sum(), [a, b]), expected)
+    with pytest.raises(torch.linalg.LinAlgError, match="singular"):
+        run(torch.zeros(3, 3, dtype=a.dtype, requires_grad=True), b)
+    assert not [record for record in caplog.records if record.levelno > logging.INFO]  # nothing ran in eager mode
 
 
 COMPILED = (

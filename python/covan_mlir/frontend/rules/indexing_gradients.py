@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from covan_mlir.frontend.rules.registry import rule, wide
+from covan_mlir.frontend.rules.taps import gathered
 
 aten = torch.ops.aten
 
@@ -92,3 +93,19 @@ def embedding_bag_weights_gradient(
     if padding_idx >= 0:
         product = torch.where(indices == padding_idx, 0.0, product)
     return product.to(weight.dtype)
+
+
+@rule(aten.unfold_backward.default)
+def unfold_gradient(gradient: Tensor, input_sizes: list[Any], dim: int, size: int, step: int) -> Any:
+    """Each element takes of the windows that it stands in."""
+    if not input_sizes:
+        return gradient.sum()
+    dim = dim % len(input_sizes)
+    count, length = gradient.shape[dim], input_sizes[dim]
+    if not isinstance(count, int) or not isinstance(length, int):
+        return NotImplemented
+    steps = wide(gradient).movedim(dim, -2).flatten(-2)
+    taps: list[dict[int, float]] = [{} for _ in range(length)]
+    for place in range(count * size):
+        taps[place // size * step + place % size][place] = 1.0
+    return gathered(steps, steps.dim() - 1, taps).movedim(-1, dim).to(gradient.dtype)
