@@ -11,7 +11,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -108,21 +108,34 @@ class Sample:
     Attributes:
         structure: of the arguments, without their tensors.
         leaves: of the arguments, None in the places of tensors.
+        wrapper: calls the operator on what its derivatives are defined for: on symmetric matrices, say.
+        settled: from results to what of them does not depend on choices, as the signs of singular vectors.
     """
 
     function: Callable[..., Any]
     structure: pytree.TreeSpec
     leaves: tuple[Any, ...]
     tensors: tuple[Tensor, ...]
+    wrapper: Callable[..., Any]
+    settled: Callable[[Any], Any]
 
     def call(self, tensors: Sequence[Tensor], dtype: torch.dtype | None = None) -> Any:
         """The operator on other tensors; where an argument is a type of floating point, with another one."""
+        args, kwargs = self._arguments(tensors, dtype)
+        return self.function(*args, **kwargs)
+
+    def determined(self, tensors: Sequence[Tensor], dtype: torch.dtype | None = None) -> Any:
+        """As `call`, what has derivatives: as torch's own tests of these have it."""
+        args, kwargs = self._arguments(tensors, dtype)
+        return self.settled(self.wrapper(self.function, *args, **kwargs))
+
+    def _arguments(self, tensors: Sequence[Tensor], dtype: torch.dtype | None) -> tuple[Any, Any]:
         rest = iter(tensors)
         filled = [next(rest) if leaf is None else leaf.value for leaf in self.leaves]
         if dtype is not None:
             filled = [dtype if isinstance(x, torch.dtype) and x.is_floating_point else x for x in filled]
         args, kwargs = pytree.tree_unflatten(filled, self.structure)
-        return self.function(*args, **kwargs)
+        return args, kwargs
 
     def copies(self, dtype: torch.dtype | None = None) -> list[Tensor]:
         """The tensors, for a call that may write to them; those of floating point in another dtype."""
@@ -192,6 +205,8 @@ def samples(op: str, dtype: str) -> tuple[Sample, ...]:
                 structure,
                 tuple(None if isinstance(leaf, Tensor) else _Fixed(leaf) for leaf in leaves),
                 tuple(leaf for leaf in leaves if isinstance(leaf, Tensor)),
+                described.gradcheck_wrapper,
+                given.output_process_fn_grad,
             )
         )
     return tuple(chosen)
@@ -244,7 +259,7 @@ def judged(keys: Sequence[Key]) -> list[Judged] | Suspect:
             if key.op in UNDEFINED:
                 verdicts.append(Judged(key, "undefined"))
             elif difference and not (
-                _as_near(sample, expected, given)
+                as_near(partial(_in_f64, sample), expected, given)
                 or _as_high(key.op, sample, expected, given)
                 or _as_singular(key.op, expected, given)
             ):
@@ -257,6 +272,10 @@ def judged(keys: Sequence[Key]) -> list[Judged] | Suspect:
 def _seeded(sample: Sample, seed: int) -> Any:
     torch.manual_seed(seed)
     return sample.call(sample.copies())
+
+
+def _in_f64(sample: Sample) -> Any:
+    return sample.call(sample.copies(torch.float64), torch.float64)
 
 
 def _compiled(chosen: Sequence[Sample]) -> list[Any] | _Failure:
@@ -399,11 +418,11 @@ def _near(best: Tensor, left: Tensor, right: Tensor) -> Tensor:
     return near
 
 
-def _as_near(sample: Sample, expected: Any, given: Any) -> bool:
+def as_near(in_f64: Callable[[], Any], expected: Any, given: Any) -> bool:
     """Whether a result is as near to eager's in f64 as eager's own is, within twice its error: sums of many terms and
     matrices near singular ones have more rounding than the tolerances grant."""
     try:
-        exact = pytree.tree_leaves(sample.call(sample.copies(torch.float64), torch.float64))
+        exact = pytree.tree_leaves(in_f64())
     except Exception:
         return False  # eager has no f64 for it
     wanted, leaves = pytree.tree_leaves(expected), pytree.tree_leaves(given)

@@ -33,6 +33,8 @@ iree:alignment        what a kernel reads or writes at a place that it does    w
                       not take is copied; after that                            on CPUs
 iree:uneven-loops     loops that hand on other values than they begin with     always
                       are branches; after iree:flow
+iree:late-readers     what reads a tensor comes behind what is written into    always
+                      it; after that
 iree:kept-arguments   what is written into an argument is written into a copy   on CPUs
                       of it; after that
 iree:uneven-products  sums of products are kept from IREE's vectorizer that     on CPUs
@@ -76,6 +78,7 @@ from covan_mlir.lowering import (
     inlined,
     iree_phases,
     kept_arguments,
+    late_readers,
     parameters,
     scalar_slices,
     shared_constants,
@@ -195,6 +198,7 @@ SEQUENCE: tuple[Entry, ...] = (
     Entry("iree:alignment", lambda setting: unaligned_operands.copied(stages.alignment(setting.job)), _aligned),
     _phase("flow"),
     Entry("iree:uneven-loops", lambda setting: uneven_loops.branch),
+    Entry("iree:late-readers", lambda setting: late_readers.put_behind),
     Entry("iree:kept-arguments", lambda setting: kept_arguments.keep(setting.job.changed), _on_cpu),
     Entry("iree:uneven-products", lambda setting: uneven_products.hide, _on_cpu),
     Entry("iree:halves", lambda setting: exact_decisions.round_halves, _on_cpu),

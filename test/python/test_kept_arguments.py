@@ -70,3 +70,25 @@ def test_sums_of_products_with_fewer_axes(dtype: torch.dtype) -> None:
     exe = covan_mlir.compile_module(sums, (x, w))
     torch.testing.assert_close(exe(x, w), sums(x, w))
     assert exe.verify()
+
+
+def test_what_is_read_before_a_write_is_what_was_there() -> None:
+    """Products of a tensor, and of the tensor with rows of it replaced, wait for the same number of steps."""
+
+    def products(
+        x: Tensor, y: Tensor, column: Tensor, scale: Tensor, lower: Tensor, other: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        whole = x @ y.T
+        whole = whole - (scale * column) * (column.T @ whole)
+        product = whole @ column
+        rows = whole[1:5]
+        rows = rows - (other * lower) * (lower.T @ rows)
+        return product, torch.slice_scatter(whole, rows, -2, 1, 5) @ (other * column)
+
+    draw = torch.Generator().manual_seed(0)
+    shapes = (5, 4), (5, 4), (5, 1), (1, 1), (4, 1), (1, 1)
+    given = [torch.randn(*shape, generator=draw) for shape in shapes]
+    exe = covan_mlir.compile_module(products, tuple(given))
+    torch.testing.assert_close(exe(*given), products(*given))
+    verdict = exe.verify()
+    assert verdict, str(verdict)

@@ -27,6 +27,7 @@ IREE = [
     "iree:dispatch-creation",
     "iree:flow",
     "iree:uneven-loops",
+    "iree:late-readers",
     "iree:stream",
     "iree:executable-sources",
     "iree:executable-configurations",
@@ -44,17 +45,17 @@ TILED = [
     "iree:marked-halves",
     *IREE[4:8],
     "iree:slices",
-    *IREE[8:10],
+    *IREE[8:11],
     "iree:kept-arguments",
     "iree:uneven-products",
     "iree:halves",
     "iree:concatenations",
-    *IREE[10:14],
+    *IREE[11:15],
     "iree:uncontracted",
     "iree:team",
-    *IREE[14:],
+    *IREE[15:],
 ]
-WITHIN = [*TILED[:20], "iree:kernel-code", *TILED[20:]]
+WITHIN = [*TILED[:21], "iree:kernel-code", *TILED[21:]]
 WITH_KERNELS = [*WITHIN[:-6], "iree:machine-code", *WITHIN[-6:]]
 
 
@@ -96,9 +97,9 @@ KINDS: dict[str, tuple[Setting, list[str]]] = {
             "iree:embed",
             *IREE[:8],
             "iree:alignment",
-            *IREE[8:11],
+            *IREE[8:12],
             "iree:kernel-code",
-            *IREE[11:],
+            *IREE[12:],
         ],
     ),
     "all": (

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch._ops import OpOverload
 from torch.export import exported_program
 
@@ -53,9 +54,17 @@ def _divided(
         # An operation of another library without a rule would be kept whole, and nothing could lower it.
         if not _is_own_kernel(op, rule) and (op in table or op.namespace == "aten")
     }
+    # What has a kernel of its own, too, is not composed when it is called: a graph of derivatives holds it.
+    called = {op for op in overridden if torch._C._dispatch_has_kernel_for_dispatch_key(_name(op), "CPU")}
+    others.update({op: overridden.pop(op) for op in called})
     return overridden, others
 
 
 def _is_own_kernel(op: OpOverload, rule: Decomposition) -> bool:
     """Whether torch made the rule of the operation's own kernel."""
     return isinstance(rule, functools.partial) and rule.keywords == {"kernel": op}
+
+
+def _name(op: OpOverload) -> str:
+    name: str = op.name()  # type: ignore[no-untyped-call]  # torch's
+    return name

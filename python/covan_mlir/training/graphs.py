@@ -6,7 +6,7 @@ import copy
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -43,9 +43,26 @@ class Source(NamedTuple):
     def of(self, results: Sequence[Any], given: Sequence[Any]) -> Any:
         """The result."""
         value = (results if self.kind == "result" else given)[self.position]
-        if self.strides is None:
-            return value
-        return torch.empty_strided(value.shape, self.strides, dtype=value.dtype).copy_(value)
+        return value if self.strides is None else _laid_out(value, self.strides)
+
+
+class Check(NamedTuple):
+    """A call that raises an error or does nothing: torch's own, after the program has run.
+
+    Attributes:
+        structure: of its arguments.
+        leaves: of its arguments, with a `Source` for each tensor.
+    """
+
+    target: Callable[..., None]
+    structure: pytree.TreeSpec
+    leaves: tuple[Any, ...]
+
+    def run(self, results: Sequence[Any], given: Sequence[Any]) -> None:
+        """Raise the error, if there is one."""
+        leaves = [leaf.of(results, given) if isinstance(leaf, Source) else leaf for leaf in self.leaves]
+        args, kwargs = pytree.tree_unflatten(leaves, self.structure)
+        self.target(*args, **kwargs)
 
 
 @dataclass(frozen=True)
@@ -60,6 +77,7 @@ class GraphProgram:
         constants: tensors that the graph holds.
         takes: for each argument of the program, its position among what is given.
         gives: for each result of the graph that is no new value of a state, where it is; None: it is None.
+        checks: of what the program computes.
     """
 
     program: ExportedProgram
@@ -67,6 +85,7 @@ class GraphProgram:
     constants: tuple[Tensor, ...]
     takes: tuple[int, ...]
     gives: tuple[Source | None, ...]
+    checks: tuple[Check, ...] = ()
 
     def call(self, run: Callable[..., Sequence[Any]], arguments: Sequence[Any]) -> list[Any]:
         """The graph's results, where ``run`` is its program compiled.
@@ -77,6 +96,8 @@ class GraphProgram:
         with torch.no_grad():
             given = [*arguments, *(draw(arguments) for draw in self.draws), *self.constants]
             results = run(*(given[k] for k in self.takes)) if self.program.graph_signature.output_specs else ()
+            for check in self.checks:
+                check.run(results, given)
             return [None if what is None else what.of(results, given) for what in self.gives]
 
 
@@ -98,6 +119,7 @@ def program_of(
     graph = module.graph
     given = graph.find_nodes(op="placeholder")
     names = {given[position]: name for position, (name, _) in held.items()}
+    checking = _checks_taken_out(graph)
     drawn = taken_out(graph)
     attributes = graph.find_nodes(op="get_attr")
     given += [node for node, _ in drawn] + [_argument(node) for node in attributes]
@@ -109,6 +131,9 @@ def program_of(
     returned: dict[Node, int] = {}
     seen = [not isinstance(told, SavedForBackwardsAOTOutput) for told in described(graph)]
     gives = tuple(_source(results[k], given, returned, seen[k]) for k in range(len(results)) if k not in updates)
+    checks = tuple(_check(node, given, returned) for node in checking)
+    for node in reversed(checking):
+        graph.erase_node(node)
     graph.output_node().args = ((*changed.values(), *returned),)
     graph.eliminate_dead_code()
     for node in graph.find_nodes(op="placeholder"):
@@ -119,7 +144,7 @@ def program_of(
     taken = graph.find_nodes(op="placeholder")
     program = _exported(module, names, changed, list(returned), dict(held.values()))
     takes = tuple(given.index(node) for node in taken if node not in names)
-    return GraphProgram(program, tuple(draw for _, draw in drawn), constants, takes, gives)
+    return GraphProgram(program, tuple(draw for _, draw in drawn), constants, takes, gives, checks)
 
 
 def described(graph: Graph) -> list[AOTOutput | None]:
@@ -135,6 +160,32 @@ def results_of(graph: Graph) -> list[Any]:
     return list(results)
 
 
+def _checks_taken_out(graph: Graph) -> list[Node]:
+    """The calls that only raise errors, such as that a matrix has no inverse: taken out of the graph, but not erased.
+
+    AOTAutograd keeps their order by a token that each takes and gives on.
+
+    Raises:
+        ExportError: a call with an effect gives values, too.
+    """
+    checks = graph.find_nodes(op="call_function", target=torch.ops.higher_order.with_effects)
+    for node in checks:
+        token, target = node.args[:2]
+        if target._schema.returns:
+            raise ExportError(f"{node.name} ({target}) has an effect beside its values, and cannot be compiled")
+        for user in list(node.users):  # the first of the results, the token
+            user.replace_all_uses_with(token)
+            graph.erase_node(user)
+    return list(checks)
+
+
+def _check(node: Node, given: list[Node], returned: dict[Node, int]) -> Check:
+    _, target, *args = node.args
+    leaves, structure = pytree.tree_flatten((args, dict(node.kwargs)))
+    sources = tuple(_source(leaf, given, returned, False) if isinstance(leaf, Node) else leaf for leaf in leaves)
+    return Check(cast(Callable[..., None], target), structure, sources)
+
+
 def _source(node: Any, given: Sequence[Node], returned: dict[Node, int], seen: bool) -> Source | None:
     """Where a result is; users see it, or it is only kept for the backward graph."""
     if node is None:
@@ -146,6 +197,17 @@ def _source(node: Any, given: Sequence[Node], returned: dict[Node, int], seen: b
     value = node.meta["val"]
     strides = tuple(value.stride()) if seen and not value.is_contiguous() else None
     return Source("result", returned.setdefault(node, len(returned)), strides)
+
+
+def _laid_out(value: Tensor, strides: tuple[int, ...]) -> Tensor:
+    """A copy with these strides. Elements that share memory, as those of an expanded tensor, have one value."""
+    empty = torch.empty_strided(value.shape, strides, dtype=value.dtype)
+    if torch._debug_has_internal_overlap(empty) == 0:
+        return empty.copy_(value)
+    memory = empty.as_strided([empty.untyped_storage().nbytes() // empty.element_size()], [1], 0)
+    places = torch.arange(memory.numel()).as_strided(value.shape, strides)
+    memory[places] = value
+    return empty
 
 
 def _plain(constant: Tensor) -> Tensor:

@@ -362,6 +362,43 @@ def _bag_length(offsets: Tensor, count: Any) -> int | None:
     return each if statically_known_true(last == count) and statically_known_true(count % each == 0) else None
 
 
+@rule(aten._embedding_bag.default)
+def embedding_bag_kept(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> Any:
+    """The pooled rows, and what their gradients are computed with: of sums eager mostly keeps no bags."""
+    padding = padding_idx if padding_idx >= 0 else None
+    pooled, bag, *kept = embedding_bag(
+        weight,
+        indices,
+        offsets,
+        scale_grad_by_freq,
+        mode,
+        sparse,
+        per_sample_weights,
+        include_last_offset,
+        padding,
+    )
+    quick = weight.dtype in (torch.float32, torch.float16) and weight.stride(1) == 1 and padding is None
+    if mode == 0 and quick and (per_sample_weights is None or per_sample_weights.stride(0) == 1):
+        bag = bag[:0]
+    return pooled, bag, *kept
+
+
+@rule(aten._efficientzerotensor.default)
+def zeros(size: list[Any], *, dtype: torch.dtype | None = None, **kwargs: Any) -> Tensor:
+    """A gradient that is none: zeros without memory."""
+    return torch.zeros(size, dtype=dtype)
+
+
 @rule(aten.embedding_bag.padding_idx)
 def embedding_bag(
     weight: Tensor,
@@ -400,8 +437,13 @@ def embedding_bag(
     if mode == 2:
         places = bag.unsqueeze(1).expand(count, width)
         low = torch.full((bags, width), -torch.inf, dtype=weight.dtype)
-        pooled = torch.scatter_reduce(low, 0, places, torch.where(here, rows, -torch.inf), "amax")
+        rows = torch.where(here, rows, -torch.inf)
+        pooled = torch.scatter_reduce(low, 0, places, rows, "amax")
+        taken = rows == pooled.index_select(0, bag)
         pooled = torch.where(counts.unsqueeze(1) > 0, pooled, 0.0)
+        first = torch.full((bags, width), count, dtype=torch.int64)
+        first = torch.scatter_reduce(first, 0, places, torch.where(taken, position.unsqueeze(1), count), "amin")
+        largest = indices.to(torch.int64).index_select(0, first.clamp(max=count - 1).reshape(-1)).reshape(bags, width)
     else:
         rows = wide(rows)
         if per_sample_weights is not None:
@@ -411,5 +453,4 @@ def embedding_bag(
         if mode == 1:
             pooled = pooled / counts.clamp(min=1).unsqueeze(1)
         pooled = pooled.to(weight.dtype)
-    # The other results are for the backward pass, which is not compiled.
-    return pooled, bag, counts, torch.zeros_like(counts)
+    return pooled, bag, counts, largest if mode == 2 else torch.zeros_like(counts)

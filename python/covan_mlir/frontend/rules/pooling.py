@@ -13,7 +13,8 @@ from covan_mlir.frontend.rules.registry import plain, rule
 aten = torch.ops.aten
 
 
-def _spread(value: Any, axes: int) -> list[int]:
+def spread(value: Any, axes: int) -> list[int]:
+    """A number for each axis, where one may stand for all."""
     values = list(value) if isinstance(value, list | tuple) else [value]
     return values * axes if len(values) == 1 else values
 
@@ -34,9 +35,9 @@ def max_pool_with_indices(
     whole = not x.dtype.is_floating_point
     if not (ceil_mode or whole) or not all(isinstance(size, int) for size in sizes):
         return NotImplemented
-    kernel = _spread(kernel_size, axes)
-    steps = _spread(stride, axes) if stride else kernel
-    pads, gaps = _spread(padding, axes), _spread(dilation, axes)
+    kernel = spread(kernel_size, axes)
+    steps = spread(stride, axes) if stride else kernel
+    pads, gaps = spread(padding, axes), spread(dilation, axes)
     if whole:
         return _largest(x, kernel, steps, pads, gaps, ceil_mode)
     more = []
@@ -85,22 +86,6 @@ def _largest(
     return seen.gather(-1, first).reshape(shape), index.reshape(shape)
 
 
-@rule(aten.max_pool2d_with_indices_backward.default)
-def max_pool_gradient(
-    gradient: Tensor,
-    x: Tensor,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
-    indices: Tensor,
-) -> Tensor:
-    """To where the largest elements were. Of what was pooled only the sizes are read."""
-    spread = torch.zeros_like(x).flatten(-2).scatter_add(-1, indices.flatten(-2), gradient.flatten(-2))
-    return spread.reshape(x.shape)
-
-
 @rule(aten.avg_pool1d.default, aten.avg_pool2d.default)
 def avg_pool(
     x: Tensor,
@@ -114,7 +99,7 @@ def avg_pool(
     """A window longer than the tensor, which rounding up allows, is the mean along that axis."""
     axes = len(kernel_size)
     sizes, kernel = x.shape[-axes:], list(kernel_size)
-    pads, steps = _spread(padding, axes), list(stride) or list(kernel_size)
+    pads, steps = spread(padding, axes), list(stride) or list(kernel_size)
     longer = []
     if ceil_mode and all(isinstance(size, int) for size in sizes):
         longer = [i for i in range(axes) if kernel[i] > sizes[i] and not pads[i]]

@@ -115,7 +115,7 @@ def _between(x: Tensor, dim: int, factor: int) -> Tensor:
     return (_apart(x, dim) * own + neighbour * other).flatten(dim, dim + 1)
 
 
-def _fraction(factor: float) -> Fraction | None:
+def as_fraction(factor: float) -> Fraction | None:
     """A factor as the fraction that it was written as; None where it is none with few digits."""
     fraction = Fraction(factor).limit_denominator(_FINEST)
     return fraction if float(fraction) == factor else None
@@ -149,7 +149,7 @@ def _looked_up(x: Tensor, dim: int, places: Any, corners: bool, factor: Fraction
 
 def _linear(x: Tensor, output_size: Sizes | None, corners: bool, factors: Sequence[float | None]) -> Any:
     """Resizes all axes but the first two."""
-    fractions = [None if factor is None else _fraction(factor) for factor in factors]
+    fractions = [None if factor is None else as_fraction(factor) for factor in factors]
     if not x.dtype.is_floating_point or any(
         f is not None and g is None for f, g in zip(factors, fractions, strict=True)
     ):

@@ -49,7 +49,22 @@ def _weights(
 def _resized(
     x: Tensor, output_size: list[int], corners: bool, factors: Any, curve: Callable[[Tensor], Tensor], reach: int
 ) -> Any:
-    sizes = x.shape[-2:]
+    sizes = list(x.shape[-2:])
+    return _by_matrices(x, sizes, output_size, corners, factors, curve, reach, backwards=False)
+
+
+def _by_matrices(
+    x: Tensor,
+    sizes: list[int],
+    output_size: list[int],
+    corners: bool,
+    factors: Any,
+    curve: Callable[[Tensor], Tensor],
+    reach: int,
+    *,
+    backwards: bool,
+) -> Any:
+    """A picture of ``sizes`` resized, or what differentiates that: the matrices of both axes, or these transposed."""
     if not all(isinstance(size, int) for size in (*sizes, *output_size)) or not x.dtype.is_floating_point:
         return NotImplemented
     y = wide(x)
@@ -58,8 +73,8 @@ def _resized(
         None if size == places else _weights(size, places, corners, factor, curve, reach).to(y.dtype)
         for size, places, factor in zip(sizes, output_size, factors, strict=True)
     )
-    y = y if across is None else torch.matmul(y, across.mT)
-    y = y if down is None else torch.matmul(down, y)
+    y = y if across is None else torch.matmul(y, across if backwards else across.mT)
+    y = y if down is None else torch.matmul(down.mT if backwards else down, y)
     return y.clone() if y is x else y.to(x.dtype)
 
 
@@ -75,6 +90,32 @@ def bicubic(
     x: Tensor, output_size: list[int], align_corners: bool, scales_h: float | None = None, scales_w: float | None = None
 ) -> Any:
     return _resized(x, output_size, align_corners, (scales_h, scales_w), _cubic, 2)
+
+
+@rule(aten._upsample_bilinear2d_aa_backward.default)
+def bilinear_gradient(
+    gradient: Tensor,
+    output_size: list[int],
+    input_size: list[int],
+    align_corners: bool,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Any:
+    sizes, factors = input_size[-2:], (scales_h, scales_w)
+    return _by_matrices(gradient, sizes, output_size, align_corners, factors, _triangle, 1, backwards=True)
+
+
+@rule(aten._upsample_bicubic2d_aa_backward.default)
+def bicubic_gradient(
+    gradient: Tensor,
+    output_size: list[int],
+    input_size: list[int],
+    align_corners: bool,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Any:
+    sizes, factors = input_size[-2:], (scales_h, scales_w)
+    return _by_matrices(gradient, sizes, output_size, align_corners, factors, _cubic, 2, backwards=True)
 
 
 def _mirrored(at: Tensor, low: float, high: float) -> Tensor:

@@ -29,6 +29,12 @@ def unique(x: Tensor, sorted: bool = True, return_inverse: bool = False, return_
     return first, number, counts
 
 
+@rule(aten._unique.default)
+def unique_values(x: Tensor, sorted: bool = True, return_inverse: bool = False) -> Any:
+    result = unique(x, sorted, return_inverse)
+    return result if result is NotImplemented else result[:2]
+
+
 @rule(aten.unique_consecutive.default)
 def unique_consecutive(
     x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
