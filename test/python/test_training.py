@@ -230,6 +230,21 @@ def test_gradients_of_convolutions(stride: int, padding: int, dilation: int, gro
     assert covan_mlir.last_compiled()[-1].verify()
 
 
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_gradients_of_resizing_are_sums(mode: str) -> None:
+    def resized(x: Tensor) -> Tensor:
+        return F.interpolate(x * 2, scale_factor=2, mode=mode)
+
+    x = torch.randn(2, 3, 5, 7, requires_grad=True)
+    weights = torch.randn(2, 3, 10, 14)
+    (expected,) = torch.autograd.grad(resized(x), x, weights)
+    (given,) = torch.autograd.grad(torch.compile(resized, backend="covan")(x), x, weights)
+    torch.testing.assert_close(given, expected, rtol=1e-5, atol=1e-5)
+    programs = covan_mlir.last_compiled()[-2:]
+    assert all(program.verify() for program in programs)
+    assert not any("scatter" in site.kernel for program in programs for site in program.lineage.sites)
+
+
 def test_the_page_about_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(programs) == 3

@@ -21,6 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from covan_mlir.errors import CovanError
 from covan_mlir.training.graphs import described, program_of, results_of
 from covan_mlir.training.roles import tell_roles
+from covan_mlir.training.whole_operators import differentiated_whole
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,12 @@ def partitioned(
     shown = [mode.from_tensor(x, static_shapes=True) if isinstance(x, torch.Tensor) else x for x in arguments]
     context = TracingContext(mode)
     # Attention is differentiated as what it is composed of, which fuses; torch's own kernels have no parts.
-    with tracing(context), sdpa_kernel(SDPBackend.MATH), config.patch(force_non_lazy_backward_lowering=True):
+    with (
+        tracing(context),
+        sdpa_kernel(SDPBackend.MATH),
+        differentiated_whole(),
+        config.patch(force_non_lazy_backward_lowering=True),
+    ):
         compiled: Callable[..., Any] = aot_module_simplified(
             cast(GraphModule, graph),
             shown,
