@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +27,7 @@ from covan_mlir.errors import ExportError
 from covan_mlir.frontend.capture import Capture
 from covan_mlir.frontend.graph_passes.complex_pairs import COMPLEX
 from covan_mlir.frontend.refusals import refused, user_line
+from covan_mlir.frontend.size_one import not_one
 
 _SCALARS = {SymIntArgument: "int", SymFloatArgument: "float", SymBoolArgument: "bool"}
 
@@ -128,7 +130,7 @@ def describe(captured: Capture, decomposed: ExportedProgram) -> Description:
         states=tuple(_state(name, node) for name, node in buffers.items()),
         results=tuple(results),
         parameters=captured.parameters,
-        symbols=_symbols(decomposed),
+        symbols=_symbols(decomposed, not_one(captured.program)),
     )
     return Description(signature, (*user, *buffers.values()), weights, tuple(nodes))
 
@@ -193,13 +195,15 @@ def _state(name: str, node: Node) -> MutatedBuffer:
     return MutatedBuffer(name, _dtype(value), tuple(int(d) for d in value.shape))
 
 
-def _symbols(program: ExportedProgram) -> dict[str, tuple[int | None, int | None]]:
+def _symbols(program: ExportedProgram, greater: Container[str]) -> dict[str, tuple[int | None, int | None]]:
+    """Least and greatest sizes, by symbol; of some, sizes are at least 2."""
+
     def bound(value: Any) -> int | None:
         # sympy infinities (int_oo among them) stand for "no bound"
         return int(value) if getattr(value, "is_Integer", False) and value.is_finite is not False else None
 
     return {
-        str(symbol): (bound(limits.lower), bound(limits.upper))
+        str(symbol): (2 if str(symbol) in greater else bound(limits.lower), bound(limits.upper))
         for symbol, limits in program.range_constraints.items()
         if getattr(symbol, "is_Symbol", False)
     }
