@@ -23,6 +23,8 @@ from covan_mlir.lowering.pipeline import PipelineState
 
 _UPDATE = "flow.tensor.update"
 _VIEWS = frozenset({"flow.tensor.reshape", "flow.tensor.bitcast", "tensor.cast"})
+_LOAD = "flow.tensor.load"
+"""Waits for the device: a size that is computed is read so, and what comes behind it is of that size."""
 _MOVED = ("flow.", "tensor.", "arith.", "hal.tensor.export")
 """What may change places: it does nothing but give values."""
 
@@ -67,7 +69,7 @@ def _put_behind(block: Any, written: Any, target: Any) -> None:
     moved: set[Any] = set()
     for op in before:
         if op not in needed and (op in readers or any(_owner(value) in moved for value in op.operands)):
-            if not op.name.startswith(_MOVED):
+            if not op.name.startswith(_MOVED) or op.name == _LOAD:
                 return  # what it does keeps its place, and what it reads has to come before
             late.append(op)
             moved.add(op)

@@ -41,7 +41,7 @@ iree:uneven-products  sums of products are kept from IREE's vectorizer that     
                       it would make invalid; after that
 iree:halves           what was marked is rounded; after that                    on CPUs
 iree:concatenations   what is concatenated is written in place; after that      on CPUs
-iree:shared-constants large constants become parameters, which several        of versions for some sizes
+iree:shared-constants  large constants become parameters, which several       of versions for some sizes
                       programs may share; after that
 iree:kernel-code      kernels get their code back, or a stub where machine     where chains are fused
                       code was compiled of it beside all this; before
