@@ -161,8 +161,8 @@ def attention() -> dict[str, Callable[[], Any]]:
 
     ways = {
         "sdpa": attended,
-        "torch.compile": torch.compile(plain),
-        "torch.compile sdpa": torch.compile(attended),
+        "torch.compile": torch.compile(plain, dynamic=False),
+        "torch.compile sdpa": torch.compile(attended, dynamic=False),
         "covan": torch.compile(plain, backend="covan"),
     }
     results = {name: way(q, k, v) for name, way in ways.items()}
@@ -191,15 +191,17 @@ def rows(name: str, calls: dict[str, Callable[[], Any]], apart: dict[str, float]
 def main(names: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", choices=[*WORKLOADS, []], default=[*WORKLOADS])
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(WORKLOADS))
     parser.add_argument("--attention", action="store_true", help="the backward of attention alone")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=4.0)
     options = parser.parse_args(names)
+    if unknown := {*options.models} - WORKLOADS.keys():
+        parser.error(f"there is no {', '.join(sorted(unknown))}")
     table: list[common.Row] = []
     if options.attention:
         table += rows("attention backward", attention(), {}, options)
-    for name in [] if options.attention else options.models:
+    for name in [] if options.attention else options.models or WORKLOADS:
         torch.manual_seed(0)
         torch.compiler.reset()
         ways = steps(WORKLOADS[name]())

@@ -22,11 +22,14 @@ from covan_mlir.lineage import Lineage
 from covan_mlir.provenance.tags import Tags
 from covan_mlir.support.collector import uncollected
 from covan_mlir.support.interrupts import orderly
+from covan_mlir.support.kept_pages import keep_pages
 from covan_mlir.training.functional import Functional, functional
 from covan_mlir.training.graphs import GraphProgram, program_of
 from covan_mlir.training.joint import Joint, Learned, joint_graph, state_name
 from covan_mlir.training.optimizers import Optimizer, rule_of
 
+LARGE = 16 << 20
+"""Bytes of state from which on its memory is kept from step to step (`keep_pages`)."""
 _MODEL = "model."
 """Before the paths of the model in the module that computes its loss."""
 
@@ -92,6 +95,8 @@ def compile_training_step(
         tags=tags,
         tell=progress or (lambda step: None),
     )
+    if sum(value.nbytes for value in parts[-1].states.values()) > LARGE:
+        keep_pages()
     return TrainingStep(exe, parts[-1], model, chosen, learned, structure)
 
 

@@ -1,6 +1,7 @@
 """Models that learn something, over 500 compiled steps: the losses that eager PyTorch has with the same seeds.
 
-Rounding differs, and learning enlarges that: each loss agrees within 1 %, or 0.001 where it is small.
+Rounding differs, and learning enlarges that, past all bounds where maxima decide which way a gradient goes. So the
+convolutional network learns in double precision. Each loss agrees within 1 %, or 0.001 where it is small.
 """
 
 from __future__ import annotations
@@ -58,13 +59,13 @@ def assert_same_curve(
 def test_handwritten_digits() -> None:
     datasets = pytest.importorskip("sklearn.datasets")
     digits = datasets.load_digits()
-    images = torch.tensor(digits.images, dtype=torch.float32).unsqueeze(1) / 16
+    images = torch.tensor(digits.images, dtype=torch.float64).unsqueeze(1) / 16
     labels = torch.tensor(digits.target)
     torch.manual_seed(0)
     model = nn.Sequential(
         *(nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Dropout(0.1), nn.Linear(64, 10)),
-    )
+    ).double()
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
 
     def batch(number: int) -> tuple[Tensor, Tensor]:
