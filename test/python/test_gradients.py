@@ -264,7 +264,7 @@ TWICE: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("name", TWICE)
 def test_second_derivatives(name: str) -> None:
-    module, x = _Steepness(TWICE[name]), _random(1, 2, 5, 6, dtype=torch.float32)
+    module, x = _Steepness(TWICE[name]), _random(1, 2, 5, 6, dtype=torch.float64)
     own, eager = x.clone().requires_grad_(), x.clone().requires_grad_()
     run = differentiable(module, [own], ["x"], covan_mlir.compile_module)
     (expected,) = torch.autograd.grad(module(eager)[0], eager)
