@@ -66,7 +66,7 @@ def assert_learns_as_eager(
     model: nn.Module, loss: Callable[..., Tensor], args: Sequence[Any], **tolerance: float
 ) -> None:
     """Loss, gradients and buffers, from the same random numbers; both programs are verified."""
-    twin, before = copy.deepcopy(model), len(covan_mlir.last_compiled())
+    twin, before = copy.deepcopy(model), covan_mlir.last_compiled()  # held: none of these goes meanwhile
     torch.manual_seed(1)
     expected = loss(twin, *args)
     expected.backward()
@@ -81,7 +81,7 @@ def assert_learns_as_eager(
             torch.testing.assert_close(own.grad, other.grad, msg=lambda text, name=name: f"{name}: {text}", **tolerance)
     for own, other in zip(model.buffers(), twin.buffers(), strict=True):
         torch.testing.assert_close(own, other)
-    programs = covan_mlir.last_compiled()[before:]
+    programs = covan_mlir.last_compiled()[len(before) :]
     assert len(programs) == 2
     assert all(program.verify() for program in programs)
 
