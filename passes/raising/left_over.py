@@ -309,8 +309,8 @@ class _Writer:
 
     def _unexpanded(self, node: LinalgNode, operand: NodeOperand) -> tuple[int, tuple[str, ...]] | None:
         """A tensor that an operand is with dimensions of one position besides, and its axes."""
-        made = self._graph.definition.get(operand.value)
-        view = None if made is None else self._graph.nodes[made]
+        index = self._graph.definition.get(operand.value)
+        view = None if index is None else self._graph.nodes[index]
         if view is None or view.op.name != "tensor.expand_shape":
             return None
         axes: list[str] = []

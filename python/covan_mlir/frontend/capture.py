@@ -131,15 +131,19 @@ def _told_apart(module: torch.nn.Module, examples: Any) -> Any:
     Export knows a tensor by its identity: of ``f(x, x)`` it makes a program that reads one of its two arguments in the
     place of both, and of ``m(m.weight)`` one that reads no argument. Later calls bring other tensors.
     """
-    known = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+    return apart(examples, {id(tensor) for tensor in (*module.parameters(), *module.buffers())})
 
-    def apart(tensor: torch.Tensor) -> torch.Tensor:
+
+def apart(examples: Any, known: set[int]) -> Any:
+    """Arguments of which each tensor is one of its own, and none of those that are known by their identity."""
+
+    def own(tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) in known:
             return tensor.detach().clone().requires_grad_(tensor.requires_grad)
         known.add(id(tensor))
         return tensor
 
-    return torch.utils._pytree.tree_map_only(torch.Tensor, apart, examples)
+    return torch.utils._pytree.tree_map_only(torch.Tensor, own, examples)
 
 
 def _exported(

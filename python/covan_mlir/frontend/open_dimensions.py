@@ -12,7 +12,7 @@ from torch.export import Dim, ShapesCollection
 from torch.export import dynamic_shapes as shapes
 
 from covan_mlir.errors import InputError
-from covan_mlir.frontend.capture import Model
+from covan_mlir.frontend.capture import Model, apart
 
 Wanted = tuple[int, int | None]
 """Sizes from one to another, both included; None: no bound."""
@@ -69,7 +69,8 @@ class Example:
             dynamic_shapes = ShapesCollection.dynamic_shapes(  # type: ignore[no-untyped-call]  # torch's own
                 dynamic_shapes, model, example_args, example_kwargs
             )
-        example_args, example_kwargs = _apart((example_args, example_kwargs))
+        # One that is given twice may have two sizes.
+        example_args, example_kwargs = apart((example_args, example_kwargs), set())
         return Example(model, example_args, example_kwargs, dynamic_shapes)
 
     @property
@@ -144,19 +145,6 @@ class Example:
 
         if self.dynamic_shapes:
             shapes._tree_map_with_path(one, given, self.dynamic_shapes, tree_name="inputs")
-
-
-def _apart(examples: Any) -> Any:
-    """Each argument a tensor of its own: one that is given twice may have two sizes."""
-    seen: set[int] = set()
-
-    def apart(tensor: torch.Tensor) -> torch.Tensor:
-        if id(tensor) in seen:
-            return tensor.detach().clone().requires_grad_(tensor.requires_grad)
-        seen.add(id(tensor))
-        return tensor
-
-    return torch.utils._pytree.tree_map_only(torch.Tensor, apart, examples)
 
 
 def _resized(value: torch.Tensor, axis: int, size: int) -> torch.Tensor:

@@ -18,6 +18,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from covan_mlir.compilation.captured import EXPORT_LOCK
 from covan_mlir.errors import CovanError
 from covan_mlir.training.graphs import described, program_of, results_of
 from covan_mlir.training.roles import tell_roles
@@ -78,6 +79,7 @@ def partitioned(
     context = TracingContext(mode)
     # Attention is differentiated as what it is composed of, which fuses; torch's own kernels have no parts.
     with (
+        EXPORT_LOCK,  # for what follows changes torch's own tables meanwhile, which whoever exports reads
         tracing(context),
         sdpa_kernel(SDPBackend.MATH),
         differentiated_whole(),

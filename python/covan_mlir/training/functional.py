@@ -65,8 +65,6 @@ def functional(captured: Capture, path: str, learned: Collection[str], examples:
         names.append(name)
         own = tensor.detach().clone()
         arguments.append(own.requires_grad_() if name in learned else own)
-    for node in module.graph.find_nodes(op="placeholder"):
-        node.name = f"_{node.name}"
     for node in module.graph.nodes:
         if node.op == "call_function":
             node.meta["source_fn_stack"] = [(node.name, node.target)]
