@@ -23,6 +23,7 @@ from covan_mlir.passes.raising.cluster import Cluster
 from covan_mlir.passes.raising.linalg_graph import LinalgGraph, LinalgNode
 from covan_mlir.passes.raising.product_growth import Alone, Epilogue, Prologue, Unturned
 from covan_mlir.passes.raising.siblings import with_siblings
+from covan_mlir.passes.raising.tile_growth import tiles_around
 
 Accept = Callable[[Cluster], bool]
 """Whether a chain is worth raising."""
@@ -42,6 +43,7 @@ def find_chains(graph: LinalgGraph, accept: Accept | None = None, products: bool
     clusters = []
     reductions = [node for node in graph.nodes if node.kind == "compute" and node.reduces and not node.gathers]
     first = [node for node in reductions if not _is_dense(node)]
+    clusters += _tiles(graph, reach, (taken, read_through), accept) if products else []
     # What is left of products then are chains of their own.
     second = [node for node in reductions if _is_dense(node)] if products else []
     for node in (*first, *second):
@@ -60,13 +62,34 @@ def find_chains(graph: LinalgGraph, accept: Accept | None = None, products: bool
         if isinstance(chain, set):
             refused |= chain
             continue
-        # Views, broadcasts and conversions of what comes from outside may be read through by several chains.
-        free = {i for i in chain.members if chain.is_free(i)}
-        read_through |= free
-        taken |= chain.members - free
-        reach.contract({i for i in chain.members - free if not graph.nodes[i].copies})
+        _take(chain, reach, before)
         clusters.append(chain)
     return clusters
+
+
+def _take(chain: Cluster, reach: Reach, taken: tuple[set[int], set[int]]) -> None:
+    """From now on, a chain is taken."""
+    graph, (own, read_through) = chain.graph, taken
+    # Views, broadcasts and conversions of what comes from outside may be read through by several chains.
+    free = {i for i in chain.members if chain.is_free(i)}
+    read_through |= free
+    own |= chain.members - free
+    reach.contract({i for i in chain.members - free if not graph.nodes[i].copies})
+
+
+def _tiles(
+    graph: LinalgGraph, reach: Reach, taken: tuple[set[int], set[int]], accept: Accept | None
+) -> list[Cluster]:
+    """Chains of products that meet in one intermediate value."""
+    chains = []
+    for node in graph.nodes:
+        if node.kind != "compute" or node.index in taken[0]:
+            continue
+        chain = tiles_around(node, graph, reach, taken)
+        if chain is not None and (accept is None or accept(chain)):
+            _take(chain, reach, taken)
+            chains.append(chain)
+    return chains
 
 
 def _is_dense(node: LinalgNode) -> bool:

@@ -7,10 +7,11 @@ condition compares positions, it bounds the loop. Values under a mask are taken 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from covan_mlir.fred.chain import Reduce
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, walk
 from covan_mlir.fred.forms import Fusion, Local
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
@@ -122,13 +123,18 @@ def _bound(factors: Mapping[str, int], constant: int) -> Bound:
 
 
 def bounds(fusion: Fusion, loop: LoopRoles, sizes: Mapping[str, object]) -> tuple[Bound, ...]:
-    """What holds at every position that is not masked."""
+    """What holds at every position of a loop that is not masked."""
     extra = {line.name: () for line in loop.rolling.body}
     extra |= {f"{s.name}.{m}": () for s in loop.rolling.state for m in ("old", "new", "safe", "local")}
     scope = Scope(fusion.chain, extra)
     reductions = [line.reduce for line in loop.rolling.body if isinstance(line, Local)]
+    return unmasked(scope, reductions, loop.reduction_axis, sizes)
+
+
+def unmasked(scope: Scope, reductions: Sequence[Reduce], axis: str, sizes: Mapping[str, object]) -> tuple[Bound, ...]:
+    """What holds, of positions on an axis, wherever anything counts for some reductions."""
     exprs = [scope.inlined(step.expr) for step in reductions]
-    unmasked: list[Bound] = []
+    conditioned: list[Bound] = []
     nodes = {node: None for expr in exprs for node in walk(expr)}
     for select in nodes:
         if not (isinstance(select, Apply) and select.op == "arith.select"):
@@ -140,10 +146,8 @@ def bounds(fusion: Fusion, loop: LoopRoles, sizes: Mapping[str, object]) -> tupl
             values = [_value(expr, {select: branch}) for expr in exprs]
             pairs = zip(values, reductions, strict=True)
             if all(value is not None and value == _NEUTRAL.get(step.combine) for value, step in pairs):
-                unmasked += conditions(scope.inlined(condition), wanted, sizes)
-    return tuple(
-        bound for bound in dict.fromkeys(unmasked) if abs(dict(bound.factors).get(loop.reduction_axis, 0)) == 1
-    )
+                conditioned += conditions(scope.inlined(condition), wanted, sizes)
+    return tuple(bound for bound in dict.fromkeys(conditioned) if abs(dict(bound.factors).get(axis, 0)) == 1)
 
 
 @dataclass(frozen=True)
