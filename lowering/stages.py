@@ -88,7 +88,7 @@ LINALG = PassStage(
 )
 """The backend contract to linalg on tensors, by torch-mlir's own pipeline."""
 
-FOR_CHAINS = ("linalg-rematerialize", "linalg-sink-transpose")
+FOR_CHAINS = ("linalg-rematerialize", "linalg-sink-transpose", "linalg-recompute-products")
 """Give each reduction what it shares with others, and what is done to its elements, before chains take them in."""
 
 INTEGERS = "linalg-integer-products"

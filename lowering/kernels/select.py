@@ -15,7 +15,7 @@ from typing import Any
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels import registry
-from covan_mlir.lowering.kernels.dense.apart import apart, rows_before, transposed_after
+from covan_mlir.lowering.kernels.dense.apart import apart, rows_before, tiles_between, transposed_after
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.layouts import Held, layouts
@@ -346,6 +346,8 @@ def _faster_apart(chain: Chain, target: KernelTarget, seconds: float) -> str | N
     parts = transposed_after(chain)
     if len(parts) < 2:
         parts = apart(chain) if chain.product else rows_before(chain)
+    if len(parts) < 2:
+        parts = tiles_between(chain)
     if len(parts) < 2:
         return None
     rates = target.rates(chain)

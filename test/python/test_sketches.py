@@ -15,6 +15,7 @@ from plain_chains import Writer, attention, softmax
 from test_integer_products import CASES as INTEGERS
 from test_loop_nest import CASES
 from test_word_depthwise import CASES as DEPTHWISE
+from tile_chains import attention_gradients
 
 from covan_mlir import tuner, tuning
 from covan_mlir.fred.chain import Chain
@@ -84,6 +85,7 @@ TAKEN = {
     "rows": [softmax(), product("ki", "jk", "ij", "k", i=18, j=17, k=50)],
     "few_rows": [attention_of(1)],
     "many_rows": [attention_of(40)],
+    "shared_tile": [attention_gradients()],
     "loop_nest": list(CASES.values()),
 }
 

@@ -334,7 +334,7 @@ class SharedTileWriter:
             def group(u: Value, count: int, valid: Value | None) -> None:
                 def place_of(i: int, c: int) -> Value:
                     at = {rows.axis: code.add(rows.first, first, i), one.feature: code.mul(code.add(u, c), code.lanes)}
-                    return address(code, one.step.axes, self.sizes, Position({**self.batch, **at}, None))[0]
+                    return self._place(one, Position({**self.batch, **at}, None))
 
                 start = [[code.load(memory, place_of(i, c), valid) for c in range(count)] for i in range(there)]
                 factors = Factors(
@@ -373,6 +373,10 @@ class SharedTileWriter:
         """The output in whose memory a sum over columns adds up."""
         return one.results[0]
 
+    def _place(self, one: TileSum, position: Position) -> Value:
+        """Where it has what it adds up at a position."""
+        return address(self.code, self.chain.values[self._accumulated(one)].axes, self.sizes, position)[0]
+
     def _each_result(
         self, one: TileSum, block: Block, body: Callable[[TileSum, Block, Value, Value, Value | None], None]
     ) -> None:
@@ -390,8 +394,7 @@ class SharedTileWriter:
 
     def _clear(self, one: TileSum, block: Block, n: Value, u: Value, valid: Value | None) -> None:
         code, position = self.code, self._at(one, block, n, u, valid)
-        at, _ = address(code, one.step.axes, self.sizes, position)
-        code.store(code.splat(0.0, self.dtype), code.memory[self._accumulated(one)], at, valid)
+        code.store(code.splat(0.0, self.dtype), code.memory[self._accumulated(one)], self._place(one, position), valid)
 
     def _finish(self, one: TileSum, block: Block, n: Value, u: Value, valid: Value | None) -> None:
         code, position = self.code, self._at(one, block, n, u, valid)
@@ -399,8 +402,7 @@ class SharedTileWriter:
         if tile is not None:
             total = code.load(tile.memory, tile.offset(n, u))
         else:
-            at, _ = address(code, one.step.axes, self.sizes, position)
-            total = code.load(code.memory[self._accumulated(one)], at, valid)
+            total = code.load(code.memory[self._accumulated(one)], self._place(one, position), valid)
         position = Position(position.index, position.lane, valid, {one.step.name: Lanes(total)})
         values = {name: self.evaluator.vector(Read(name, ""), position) for name in one.results}
         for name, value in values.items():
@@ -412,7 +414,7 @@ class SharedTileWriter:
 def sum_over_columns_in_memory(one: TileSum, roles: TileRoles) -> str | None:
     """Why a sum over columns cannot add up in the memory of its first result, or None."""
     result = roles.chain.values[one.results[0]]
-    if (result.axes, result.dtype) != (one.step.axes, one.step.dtype) or computed(result.dtype) != result.dtype:
+    if {*result.axes} != {*one.step.axes} or result.dtype != one.step.dtype or computed(result.dtype) != result.dtype:
         return f"{result.name} is no memory to add {one.step.name} up in"
     if result.axes[-1] != one.feature:
         return f"{result.name} is not contiguous along {one.feature}"

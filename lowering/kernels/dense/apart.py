@@ -8,6 +8,7 @@ from dataclasses import replace
 from covan_mlir.fred.chain import Chain, Input, Map, Step
 from covan_mlir.fred.expression import Apply, Read, reads
 from covan_mlir.lowering.kernels.errors import UnsupportedError
+from covan_mlir.lowering.kernels.reductions.tile_roles import tile_roles
 
 
 def siblings_of(chain: Chain) -> tuple[Chain, ...]:
@@ -60,6 +61,26 @@ def rows_before(chain: Chain) -> tuple[Chain, ...]:
     if len(before.reductions) < len(others) or not before.single_domain or before.windowed or not after.product:
         return (chain,)
     return before, after
+
+
+def tiles_between(chain: Chain) -> tuple[Chain, ...]:
+    """What computes the same as a chain of products that meet in tiles of an intermediate value, where that is in
+    memory: each product that gives it, what is made of its elements, each product of these. A chain that is something
+    else is one part."""
+    try:
+        roles = tile_roles(chain)
+    except UnsupportedError:
+        return (chain,)
+    inner = [one.step for one in roles.inner]
+    parts = [restricted(chain, (step.name,)) for step in inner]
+    tile = {*roles.batch, roles.rows, roles.columns}
+    wanted = frozenset().union(*(reads(one.step.expr) for one in roles.sums))
+    elements = [step for step in chain.steps if step.name in wanted and {*step.axes} == tile]
+    made = tuple(step.name for step in elements if step not in inner)
+    if made:
+        parts.append(restricted(_given(chain, inner), made))
+    rest = _given(chain, elements)
+    return (*parts, *(restricted(rest, one.results) for one in roles.sums))
 
 
 def transposed_after(chain: Chain) -> tuple[Chain, ...]:

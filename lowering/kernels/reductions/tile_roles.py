@@ -110,14 +110,11 @@ def tile_roles(chain: Chain) -> TileRoles:
     factors = {step.name: _factors(step, chain, scope, inside) for step in outer}
     rows, columns = _rows_and_columns(inner[0].axes, outer, factors, scope)
     batch = tuple(axis for axis in inner[0].axes if axis not in (rows, columns))
-    return TileRoles(
-        chain,
-        batch,
-        rows,
-        columns,
-        tuple(_inner(step, scope, {*batch}, rows, columns) for step in inner),
-        tuple(_sum(step, chain, factors[step.name], scope, {*batch}, {rows, columns}) for step in outer),
-    )
+    products = tuple(_inner(step, scope, {*batch}, rows, columns) for step in inner)
+    sums = tuple(_sum(step, chain, factors[step.name], scope, {*batch}, {rows, columns}) for step in outer)
+    if beside := {*chain.outputs} - {name for one in sums for name in one.results}:
+        raise UnsupportedError(f"{', '.join(sorted(beside))} would be in memory as a whole")
+    return TileRoles(chain, batch, rows, columns, products, sums)
 
 
 def _factors(step: Reduce, chain: Chain, scope: Scope, inside: frozenset[str]) -> tuple[Expr, Expr]:

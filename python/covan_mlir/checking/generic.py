@@ -159,7 +159,8 @@ class _Loop:
             inner: dict[int, Array] = dict(zip(self.reduced, np.unravel_index(part, shape), strict=True))
             if factors is not None:
                 product = self._product(count, *(self._slab(k, position, inner) for k in factors))
-                total = (Exact.of(total) + product).pairs if total.dtype == PAIR else total + product
+                with np.errstate(all="ignore"):  # infinities may meet
+                    total = (Exact.of(total) + product).pairs if total.dtype == PAIR else total + product
                 continue
             spend(count * part.size, self.op.name)
             here = [

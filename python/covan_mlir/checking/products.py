@@ -46,7 +46,8 @@ def product(word: str, given: Mapping[str, Any], name: str) -> Callable[[Array],
             if one.dtype == PAIR:
                 values[here] = dot(one[own_row], other.T[own_place])
             else:
-                values[here] = (one @ other)[own_row, own_place]
+                with np.errstate(all="ignore"):  # infinities may meet
+                    values[here] = (one @ other)[own_row, own_place]
         if word in ("addmm", "baddbmm") and values.dtype == PAIR:
             added = Exact.of(_broadcast(given["self"], (*left.shape[:-1], columns), flat)) * given.get("beta", 1)
             values = (added + Exact.of(values) * given.get("alpha", 1)).pairs

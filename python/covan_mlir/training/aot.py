@@ -23,6 +23,7 @@ from covan_mlir.errors import CovanError
 from covan_mlir.training.graphs import described, program_of, results_of
 from covan_mlir.training.roles import tell_roles
 from covan_mlir.training.whole_operators import differentiated_whole
+from covan_mlir.training.wide_values import recompute_wide_values
 
 log = logging.getLogger(__name__)
 
@@ -91,12 +92,20 @@ def partitioned(
             fw_compiler=taken(forward),
             bw_compiler=taken(backward),
             inference_compiler=taken(forward),
-            partition_fn=min_cut_rematerialization_partition,
+            partition_fn=_cut,
             keep_inference_input_mutations=False,
         )
     if context.fw_metadata is not None:  # no memory of saved tensors is taken for results: gradients may be asked again
         context.fw_metadata.bw_donated_idxs = []
     return compiled
+
+
+def _cut(joint: GraphModule, *arguments: Any, **options: Any) -> tuple[GraphModule, GraphModule]:
+    """A graph of a function and its gradients as one of each."""
+    recompute_wide_values(joint.graph)
+    joint.recompile()
+    forward, backward = min_cut_rematerialization_partition(joint, *arguments, **options)
+    return forward, backward
 
 
 def gradients(graph: Graph) -> dict[int, Node]:

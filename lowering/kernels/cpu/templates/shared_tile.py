@@ -21,6 +21,7 @@ from math import prod
 from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.expression import reads
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
@@ -139,7 +140,8 @@ class SharedTileMatch(DenseMatch[SharedTileSchedule]):
 
     def structure(self, schedule: SharedTileSchedule) -> Structure:
         """See `Match`."""
-        return Structure("tiles", held=True)
+        names = {name for one in self.task.roles.inner for name in reads(one.column)}
+        return Structure("tiles", cached=tuple(sorted(names)), held=True)
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: SharedTileSchedule) -> Writer:
         """See `DenseMatch`."""

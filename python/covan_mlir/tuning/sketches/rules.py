@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from covan_mlir.fred.chain import Map, Reduce
+from covan_mlir.fred.chain import Chain, Map, Reduce
 from covan_mlir.fred.expression import Apply, Window
+from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
+from covan_mlir.lowering.kernels.reductions.tile_roles import tile_roles
 from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.tuning.sketches.state import State, lies_last, positions
 
@@ -97,7 +99,8 @@ def join(state: State) -> Iterator[State]:
 @_own
 def begin(state: State) -> Iterator[State]:
     """A reduction begins a nest: of sweeps over rows; where elements are read more than once, of tiles as well; where
-    one reduction needs another and they have different axes, of one loop in which both roll along."""
+    one reduction needs another and they have different axes, of one loop in which both roll along, or, where products
+    meet in one value, of tiles of that."""
     if not isinstance(state.step, Reduce) or state.decided:
         yield state
         return
@@ -110,6 +113,17 @@ def begin(state: State) -> Iterator[State]:
         yield state.staged("nest", Structure("tiles"))
     if rolling:
         yield state.staged("nest", Structure("rolling"))
+        if _meet(chain):
+            yield state.staged("nest", Structure("tiles"))
+
+
+def _meet(chain: Chain) -> bool:
+    """Whether products meet in tiles of one value."""
+    try:
+        tile_roles(chain)
+    except UnsupportedError:
+        return False
+    return True
 
 
 @_own
