@@ -86,7 +86,9 @@ def _split(product: LinalgNode, graph: LinalgGraph, reach: Reach, reader: TraceR
     early = [i for i in made if i not in late]
     if not first or not any(i in late for i in products):
         return
-    wanted = _wanted(early, [i for i in late if any(value in _results(early, graph) for value in _reads(i, graph))], graph)
+    wanted = _wanted(
+        early, [i for i in late if any(value in _results(early, graph) for value in _reads(i, graph))], graph
+    )
     if product.index not in wanted:
         return
     place = graph.nodes[min(late.intersection(_readers(wanted, graph)))].op
@@ -96,7 +98,7 @@ def _split(product: LinalgNode, graph: LinalgGraph, reach: Reach, reader: TraceR
         with ir.InsertionPoint(place):
             copy = node.op.clone()
         if reader.ids(node.op.location):  # what is in its body need not say so itself
-            rewrite_locations(copy, lambda _, location=node.op.location: location)
+            _locate(copy, node.op.location)
         else:
             current_journal().untraced.add(identity(copy))
         for number, operand in enumerate(copy.operands):
@@ -114,6 +116,10 @@ def _split(product: LinalgNode, graph: LinalgGraph, reach: Reach, reader: TraceR
         op = graph.nodes[i].op
         if not any(True for result in op.results for _ in result.uses):
             op.erase()
+
+
+def _locate(op: ir.Operation, location: ir.Location) -> None:
+    rewrite_locations(op, lambda _: location)
 
 
 def _needs(node: int, other: int, reach: Reach) -> bool:

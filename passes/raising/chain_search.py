@@ -77,9 +77,7 @@ def _take(chain: Cluster, reach: Reach, taken: tuple[set[int], set[int]]) -> Non
     reach.contract({i for i in chain.members - free if not graph.nodes[i].copies})
 
 
-def _tiles(
-    graph: LinalgGraph, reach: Reach, taken: tuple[set[int], set[int]], accept: Accept | None
-) -> list[Cluster]:
+def _tiles(graph: LinalgGraph, reach: Reach, taken: tuple[set[int], set[int]], accept: Accept | None) -> list[Cluster]:
     """Chains of products that meet in one intermediate value."""
     chains = []
     for node in graph.nodes:

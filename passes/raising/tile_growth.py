@@ -1,8 +1,8 @@
 """Grows chains of products that meet in one intermediate value: all sums along its rows and its columns together.
 
 The value, as attention's weights, has more elements than what it comes from. What is made of it one by one becomes the
-chain's, and what products along one of its axes make of it: then no memory holds it. It starts from a product that gives
-such a value, and goes back to other products that do.
+chain's, and what products along one of its axes make of it: then no memory holds it. It starts from a product that
+gives such a value, and goes back to other products that do.
 """
 
 from __future__ import annotations

@@ -211,6 +211,7 @@ def test_command_prints_it(tmp_path: Path) -> None:
         "func.func(linalg-narrow-weights)",
         "func.func(linalg-rematerialize)",
         "func.func(linalg-sink-transpose)",
+        "func.func(linalg-recompute-products)",
         "prov-baseline",
         "func.func(fred-raise",
         "prov-check",

@@ -157,8 +157,8 @@ class SharedTileWriter:
 
     def _columns(self, columns: Block) -> None:
         code, roles = self.code, self.roles
-        for one in roles.inner:
-            self._pack(one, columns)
+        for inner in roles.inner:
+            self._pack(inner, columns)
         for tile in self.tiles.kept.values():
             tile.fill(self.schedule.columns, code.splat(0.0, self.dtype))
         self._stage(roles.columns, columns)
@@ -196,7 +196,9 @@ class SharedTileWriter:
             if own != axis or tile is None:
                 continue
 
-            def row(n: Value, _: list[Value], expr: Expr = expr, other: str = other, tile: ScratchTile = tile) -> list[Value]:
+            def row(
+                n: Value, _: list[Value], expr: Expr = expr, other: str = other, tile: ScratchTile = tile
+            ) -> list[Value]:
                 def vector(u: Value, valid: Value | None) -> None:
                     index = {**self.batch, axis: self._clamped(block, n), other: code.mul(u, code.lanes)}
                     value = self.evaluator.vector(expr, Position(index, other, valid))
@@ -223,8 +225,8 @@ class SharedTileWriter:
 
     def _tile_of(self, rows: Block, columns: Block) -> None:
         self._stage(self.roles.rows, rows)
-        for one in self.roles.inner:
-            self._product(one, rows)
+        for inner in self.roles.inner:
+            self._product(inner, rows)
         self._elements(rows, columns)
         for one in self.roles.sums:
             if one.over == self.roles.rows:
@@ -338,7 +340,9 @@ class SharedTileWriter:
 
                 start = [[code.load(memory, place_of(i, c), valid) for c in range(count)] for i in range(there)]
                 factors = Factors(
-                    lambda i, place, tap: code.scalar(part.memory, code.add(part.offset(code.add(first, i), 0), place["j"])),
+                    lambda i, place, tap: code.scalar(
+                        part.memory, code.add(part.offset(code.add(first, i), 0), place["j"])
+                    ),
                     lambda c, place, tap: vector(place["j"], code.mul(code.add(u, c), code.lanes), valid),
                 )
                 for i, row in enumerate(outer_products(code, [("j", 0, columns.count)], start, factors)):

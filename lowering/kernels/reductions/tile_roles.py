@@ -135,7 +135,7 @@ def _rows_and_columns(
     if len(counts) == 1:
         step = outer[0]
         kept = [axis for axis in axes if axis in step.axes and axis not in scope.axes(factors[step.name][1])]
-        counts.update({axis: 0 for axis in kept})
+        counts.update(dict.fromkeys(kept, 0))
     if len(counts) != 2:
         raise UnsupportedError(f"its sums run over {len(counts)} axes of the products")
     rows, columns = sorted(counts, key=lambda axis: (-counts[axis], axes.index(axis)))
@@ -171,7 +171,9 @@ def _sum(
     for name in results:
         made = chain.values[name]
         sums = chain.depends(name) & {other.name for other in chain.reductions} - {step.name}
-        if name != step.name and (not isinstance(made, Map) or {*made.axes} != {*step.axes} or _beside(sums, step, chain)):
+        if name != step.name and (
+            not isinstance(made, Map) or {*made.axes} != {*step.axes} or _beside(sums, step, chain)
+        ):
             raise UnsupportedError(f"{name} is not made of {step.name} alone, element by element")
     return TileSum(step, part, factor, over, feature, results)
 

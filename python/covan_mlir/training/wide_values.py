@@ -187,8 +187,9 @@ class _WideValue:
         waiting, gradients = [softmax], []
         while waiting:
             for user in waiting.pop().users:
-                if user.target == aten._softmax_backward_data.default and _through_views(user.args[1]) is softmax:
-                    gradients.append(user)
+                if user.target == aten._softmax_backward_data.default:
+                    if isinstance(user.args[1], Node) and _through_views(user.args[1]) is softmax:
+                        gradients.append(user)
                 elif user.target in _VIEWS:
                     waiting.append(user)
         return gradients
@@ -202,7 +203,13 @@ class _WideValue:
         value = _transposed(turned)
         for product in self.products:
             source, own = self._back(product.args[0], until=softmax)
-            if value is not None and source is softmax and own == factors and product.args[1] is value:
+            if (
+                isinstance(given, Node)
+                and value is not None
+                and source is softmax
+                and own == factors
+                and product.args[1] is value
+            ):
                 return given, product
         return None
 
@@ -258,7 +265,7 @@ def _transposed(node: Any) -> Node | None:
 def _cheap(nodes: Iterable[Node]) -> list[Node]:
     """What leads to some values of the forward graph and is computed again as well: views, what is made of one value
     by itself, and what depends on no argument."""
-    waiting, cheap = list(nodes), {}
+    waiting, cheap = list(nodes), dict[Node, None]()
     while waiting:
         node = waiting.pop()
         if node.op != "call_function" or node in cheap or not isinstance(node.meta.get("val"), torch.Tensor):
@@ -294,7 +301,11 @@ class _Writer:
         with self.graph.inserting_before(self.like):
             node = self.graph.call_function(target, args, kwargs)
         values = torch.fx.map_arg((args, kwargs), lambda given: given.meta["val"])
-        mode = self.like.meta["val"][0].fake_mode if isinstance(self.like.meta["val"], tuple) else self.like.meta["val"].fake_mode
+        mode = (
+            self.like.meta["val"][0].fake_mode
+            if isinstance(self.like.meta["val"], tuple)
+            else self.like.meta["val"].fake_mode
+        )
         with mode:
             value = target(*values[0], **values[1])
         node.meta = {key: told for key, told in self.like.meta.items() if key != "tensor_meta"} | {"val": value}

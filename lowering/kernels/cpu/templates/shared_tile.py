@@ -103,7 +103,9 @@ class SharedTileMatch(DenseMatch[SharedTileSchedule]):
         """Bytes of the tiles of a schedule."""
         roles, sizes, rows, columns = self.task.roles, self.task.sizes, schedule.rows, schedule.columns
         held = sum(columns * padded(sizes[one.depth], schedule.lanes) for one in roles.inner)
-        held += sum(columns * padded(sizes[one.feature], schedule.lanes) for one in roles.sums if one.over == roles.rows)
+        held += sum(
+            columns * padded(sizes[one.feature], schedule.lanes) for one in roles.sums if one.over == roles.rows
+        )
         held += rows * columns * max(len(roles.inner), len(roles.parts))
         for expr, axis, other in roles.read_by_blocks:
             if plain(expr, self.task.chain, other) is None:
@@ -115,7 +117,11 @@ class SharedTileMatch(DenseMatch[SharedTileSchedule]):
         machine, roles, sizes, lanes = self.target.machine, self.task.roles, self.task.sizes, schedule.lanes
         # Vector instructions for each vector of a tile.
         inner = sum(sizes[one.depth] + MOVED for one in roles.inner)
-        down = sum(padded(sizes[one.feature], lanes) * (1 + MOVED / schedule.rows) for one in roles.sums if one.over == roles.rows)
+        down = sum(
+            padded(sizes[one.feature], lanes) * (1 + MOVED / schedule.rows)
+            for one in roles.sums
+            if one.over == roles.rows
+        )
         across = sum(
             padded(sizes[one.feature], lanes) * (1 + MOVED / schedule.columns)
             for one in roles.sums
