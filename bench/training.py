@@ -1,11 +1,12 @@
 """Whole steps of training, side by side.
 
-    python bench/training.py [mlp cnn transformer bert] [--attention] [--rounds 15] [--seconds 4]
+    python bench/training.py [mlp cnn transformer long bert] [--attention | --overhead] [--rounds 15] [--seconds 4]
 
 A step is forward, loss, backward and AdamW. *covan step* is `compile_training_step`; *covan* is
 ``torch.compile(model, backend="covan")`` with torch's optimizer; *torch.compile* compiles the model, and *whole* the
 step with the optimizer in it. All start from the same parameters; *apart* is how far a loss is from eager's after some
-steps. With ``--attention``, the backward of causal attention alone, beside SDPA's own.
+steps. With ``--attention``, the backward of attention alone, beside SDPA's own; with ``--overhead``, what provenance
+costs: a step compiled and made with it over without.
 """
 
 from __future__ import annotations
@@ -106,12 +107,24 @@ def transformer() -> Workload:
     return Workload(model, F.cross_entropy, (tokens[:, :-1],), (tokens[:, 1:].flatten(),))
 
 
+def long() -> Workload:
+    model = LanguageModel(tokens=96, width=256, heads=4, length=1024)
+    tokens = torch.randint(0, 96, (2, 1025))
+    return Workload(model, F.cross_entropy, (tokens[:, :-1],), (tokens[:, 1:].flatten(),))
+
+
 def bert() -> Workload:
     model = Classes().eval()  # without dropout: its masks take most of the time of a short batch
     return Workload(model, F.cross_entropy, (torch.randint(0, 30000, (4, 32)),), (torch.randint(0, 4, (4,)),))
 
 
-WORKLOADS: dict[str, Callable[[], Workload]] = {"mlp": mlp, "cnn": cnn, "transformer": transformer, "bert": bert}
+WORKLOADS: dict[str, Callable[[], Workload]] = {
+    "mlp": mlp,
+    "cnn": cnn,
+    "transformer": transformer,
+    "long": long,
+    "bert": bert,
+}
 
 
 def steps(work: Workload) -> dict[str, Callable[[], Tensor]]:
@@ -147,28 +160,61 @@ def steps(work: Workload) -> dict[str, Callable[[], Tensor]]:
     }
 
 
-def attention() -> dict[str, Callable[[], Any]]:
-    """The backward of causal attention, 8 heads of 64 numbers, 1,024 places."""
+def attention(causal: bool) -> dict[str, Callable[[], Any]]:
+    """The backward of attention, 8 heads of 64 numbers, 1,024 places."""
     q, k, v = (torch.randn(1, 8, 1024, 64, requires_grad=True) for _ in range(3))
     weights = torch.randn(1, 8, 1024, 64)
 
     def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
     def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        scores = q @ k.transpose(-2, -1) / 8 + torch.full((1024, 1024), float("-inf")).triu(1)
+        scores = q @ k.transpose(-2, -1) / 8
+        if causal:
+            scores = scores + torch.full((1024, 1024), float("-inf")).triu(1)
         return torch.softmax(scores, -1) @ v
 
     ways = {
         "sdpa": attended,
         "torch.compile": torch.compile(plain, dynamic=False),
         "torch.compile sdpa": torch.compile(attended, dynamic=False),
-        "covan": torch.compile(plain, backend="covan"),
+        "covan": torch.compile(plain, backend="covan", dynamic=False),
+        "covan sdpa": torch.compile(attended, backend="covan", dynamic=False),
     }
     results = {name: way(q, k, v) for name, way in ways.items()}
     return {
         name: partial(torch.autograd.grad, result, (q, k, v), weights, retain_graph=True)
         for name, result in results.items()
+    }
+
+
+def overhead(name: str, options: Any) -> common.Row:
+    """What provenance costs: compilations and steps with it over without, in turns."""
+    work = WORKLOADS[name]()
+
+    def compiled(provenance: bool) -> Callable[[], Tensor]:
+        step = covan_mlir.compile_training_step(
+            copy.deepcopy(work.model),
+            work.loss,
+            lambda p: torch.optim.AdamW(p, lr=1e-4),
+            (work.inputs, work.targets),
+            provenance=provenance,
+        )
+        return partial(step, work.inputs, work.targets)
+
+    both = {"with": compiled(True), "without": compiled(False)}
+    compiles = common.interleave(
+        {who: partial(compiled, who == "with") for who in both}, rounds=3, warmup=0, collect=True
+    )
+    calls = common.interleave(both, rounds=options.rounds, seconds=options.seconds, warmup=3, settle=common.SETTLE)
+    return {
+        "step": name,
+        "compile s": compiles["with"].median,
+        "without": compiles["without"].median,
+        "compile ratio": compiles["with"].over(compiles["without"]),
+        "ms": calls["with"].median * 1e3,
+        "ms without": calls["without"].median * 1e3,
+        "ratio": calls["with"].over(calls["without"]),
     }
 
 
@@ -193,14 +239,21 @@ def main(names: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(WORKLOADS))
     parser.add_argument("--attention", action="store_true", help="the backward of attention alone")
+    parser.add_argument("--overhead", action="store_true", help="what provenance costs")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=4.0)
     options = parser.parse_args(names)
     if unknown := {*options.models} - WORKLOADS.keys():
         parser.error(f"there is no {', '.join(sorted(unknown))}")
     table: list[common.Row] = []
+    if options.overhead:
+        table = [overhead(name, options) for name in options.models or ("mlp", "cnn", "transformer")]
+        print(common.report("What provenance costs a step of training", common.machine(), [*table[0]], table))
+        return
     if options.attention:
-        table += rows("attention backward", attention(), {}, options)
+        for causal in (True, False):
+            torch.compiler.reset()
+            table += rows("causal" if causal else "full", attention(causal), {}, options)
     for name in [] if options.attention else options.models or WORKLOADS:
         torch.manual_seed(0)
         torch.compiler.reset()

@@ -44,6 +44,7 @@ def compile_training_step(
     *,
     clip_grad_norm: float | None = None,
     target: str | Sequence[str] = "cpu",
+    provenance: bool = True,
     options: CompileOptions | None = None,
     tags: Tags | None = None,
     progress: Callable[[str], None] | None = None,
@@ -61,7 +62,7 @@ def compile_training_step(
             not have stay as they are. Its learning rates are read at each call, so schedules of torch work.
         example: arguments of the model, and those of the loss behind the model's result: a tensor each, or a tuple.
         clip_grad_norm: the largest norm that all gradients together may have; larger ones are scaled.
-        target, options, tags, progress: see `compile_module`.
+        target, provenance, options, tags, progress: see `compile_module`.
 
     Raises:
         ExportError: the model or its loss does not export, or draws random numbers that depend on what it computes.
@@ -90,7 +91,7 @@ def compile_training_step(
     exe = compile_capture(
         export,
         target=target,
-        provenance=True,
+        provenance=provenance,
         options=options or CompileOptions(),
         tags=tags,
         tell=progress or (lambda step: None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +15,16 @@ _COST = {"exp": 12, "tanh": 26, "log": 22, "divf": 8, "sqrt": 10, "erf": 30, "po
 
 def cost(expr: Expr) -> int:
     """Vector instructions of an expression, roughly."""
-    return sum(_COST.get(node.op.partition(".")[2], 1) for node in walk(expr) if isinstance(node, Apply))
+    return sum(_instructions(node) for node in walk(expr))
+
+
+def cost_together(exprs: Iterable[Expr]) -> int:
+    """Those of several expressions, of which what they have in common is computed once."""
+    return sum(map(_instructions, {node for expr in exprs for node in walk(expr)}))
+
+
+def _instructions(node: Expr) -> int:
+    return _COST.get(node.op.partition(".")[2], 1) if isinstance(node, Apply) else 0
 
 
 @dataclass(frozen=True)

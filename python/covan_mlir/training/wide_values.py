@@ -178,7 +178,7 @@ class _WideValue:
         for softmax in [node for node in self.members if node.target in _SOFTMAX]:
             for gradient in self._gradients(softmax):
                 pair = self._turned(softmax, gradient)
-                if pair is None:
+                if pair is None or not self._only_multiplied(gradient):
                     return None
                 sums[gradient] = pair
         return sums
@@ -193,6 +193,20 @@ class _WideValue:
                 elif user.target in _VIEWS:
                     waiting.append(user)
         return gradients
+
+    def _only_multiplied(self, node: Node) -> bool:
+        """Whether products alone read what is made of a value one by one: of a bias, a gradient is a sum of it."""
+        waiting = [node]
+        while waiting:
+            for user in waiting.pop().users:
+                if user.target == _PRODUCT:
+                    continue
+                if user.op != "call_function" or _count(user) != self.count:
+                    return False
+                if user.target not in _VIEWS and not _is_element_wise(user):
+                    return False
+                waiting.append(user)
+        return True
 
     def _turned(self, softmax: Node, gradient: Node) -> tuple[Node, Node] | None:
         """The slope and the result of the product behind softmax, if what is summed is their product."""

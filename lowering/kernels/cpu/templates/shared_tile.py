@@ -37,7 +37,7 @@ from covan_mlir.lowering.kernels.reductions.hoist import Scope
 from covan_mlir.lowering.kernels.reductions.masks import Span, unmasked
 from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
 from covan_mlir.lowering.kernels.reductions.profitability import EXPOSED
-from covan_mlir.lowering.kernels.reductions.sweeps import cost
+from covan_mlir.lowering.kernels.reductions.sweeps import cost_together
 from covan_mlir.lowering.kernels.reductions.tile_roles import TileRoles, plain, tile_roles
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.structure import Structure
@@ -130,7 +130,7 @@ class SharedTileMatch(DenseMatch[SharedTileSchedule]):
         tile = schedule.height * schedule.vectors
         loads = (schedule.height + schedule.vectors) / 2
         each = max(1.0, loads / tile, IN_FLIGHT / tile) + NARROW * max(0, BREADTH - tile)
-        made = sum(cost(part) + MOVED for part in roles.parts)
+        made = cost_together(roles.parts) + MOVED * len(roles.parts)
         tiles = prod(-(-sizes[axis] // block) for axis, block in self._blocks(schedule)) * self.task.share
         vectors = tiles * schedule.rows * schedule.columns / lanes
         instructions = vectors * ((inner + down + across) * each + made)
