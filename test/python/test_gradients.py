@@ -160,6 +160,19 @@ def test_activations(name: str) -> None:
     compare_rule(name, ACTIVATIONS[name], _random(5, 4))
 
 
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("shape", [(7,), (5, 7), (2, 7, 3, 4)])
+def test_likelihoods(shape: tuple[int, ...], reduction: str) -> None:
+    """Also of labels that are left out, and in half precision."""
+    x = torch.randn(shape)
+    label = torch.randint(0, 7, shape[:1] + shape[2:] if len(shape) > 1 else ())
+    weight = torch.rand(7)
+    for values in (x, x.bfloat16()):
+        own = weight.to(values.dtype)
+        compare_rule("nll_loss", lambda x, own=own: F.nll_loss(x, label, reduction=reduction), values)
+        compare_rule("nll_loss", lambda x, own=own: F.nll_loss(x, label, own, None, 3, None, reduction), values)
+
+
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("p", [1, 2])
 def test_margins(reduction: str, p: int) -> None:

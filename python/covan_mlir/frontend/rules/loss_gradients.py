@@ -1,4 +1,4 @@
-"""What differentiates losses of margins."""
+"""What differentiates losses of margins and of likelihoods."""
 
 from __future__ import annotations
 
@@ -54,3 +54,27 @@ def multilabel_margin_gradient(
     pulled = torch.where(of_label, pushed.sum(2, keepdim=True), 0.0).sum(1)
     slope = (pushed.sum(1) - pulled) / classes
     return (slope * _of_rows(gradient, rows, reduction)).reshape(x.shape).to(x.dtype)
+
+
+@rule(aten.nll_loss_backward.default, aten.nll_loss2d_backward.default)
+def negative_likelihood_gradient(
+    gradient: Tensor,
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    total_weight: Tensor,
+) -> Tensor:
+    """Of each position, the class that is its label: compared, and not written there, so that it is fused."""
+    axis = min(x.dim() - 1, 1)
+    shape = [1] * x.dim()
+    shape[axis] = -1
+    labels = target.unsqueeze(axis)
+    slope = wide(gradient) / wide(total_weight) if reduction == _MEAN else wide(gradient)
+    if slope.dim():
+        slope = slope.unsqueeze(axis)
+    if weight is not None:
+        slope = slope * wide(weight).reshape(shape)
+    is_label = (torch.arange(x.shape[axis]).reshape(shape) == labels) & (labels != ignore_index)
+    return torch.where(is_label, -slope, 0.0).to(x.dtype)
