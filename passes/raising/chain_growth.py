@@ -13,6 +13,8 @@ from covan_mlir.passes.raising.nested_reductions import neutral
 # The free axes of a product are accumulated side by side, its contracted axis is read again for each block of the
 # other operand: longer ones are for a matrix product proper.
 LONGEST_FREE = 256
+SHORTEST = 8
+"""Positions of a last axis that vectors are along."""
 _DEEPEST = 6
 
 
@@ -178,6 +180,8 @@ class Growth:
             return None
         if grown.windows and sum(self.graph.nodes[i].reduces for i in grown.loops) > 1:
             return None
+        if self._shortens(nodes, grown):
+            return None
         if grown.inputs() > MAX_INPUTS or grown.outputs() > MAX_OUTPUTS:
             return None
         old = {leaf for axis in self._axes for leaf in grown.axes.leaves([axis])}
@@ -186,6 +190,19 @@ class Growth:
         else:
             fits = self._fits_below(nodes, grown, old)
         return grown if fits else None
+
+    def _shortens(self, nodes: list[LinalgNode], grown: Cluster) -> bool:
+        """Whether new nodes take the last axis of a value apart for what they read of a part of it alone, so that
+        vectors would be along a few positions: what is repeated side by side (the windows of a pooling, for their
+        elements) is made before."""
+        values = [dims for _, dims in self.cluster.reads.values()] + list(self.cluster.dims.values())
+        last = {flat[-1] for dims in values if (flat := self.cluster.flat(dims))}
+        apart = [leaves for axis in last if len(leaves := grown.axes.leaves([axis])) > 1]
+        short = [leaves for leaves in apart if (grown.length({leaves[-1]}) or SHORTEST) < SHORTEST]
+        if not short:
+            return False
+        read = [grown.flat(dims) for (i, _), (_, dims) in grown.reads.items() if i in {node.index for node in nodes}]
+        return any(0 < len({*leaves} & {*flat}) < len({*leaves}) for leaves in short for flat in read)
 
     def _same_through_views(self, grown: Cluster) -> bool:
         """Takes in the views by which an input of new members is one that the chain has already in another shape, so

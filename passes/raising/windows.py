@@ -15,6 +15,8 @@ from covan_mlir.passes.raising.linalg_graph import Dims, LinalgGraph, OperandWin
 _NAMED = ("linalg.conv_", "linalg.depthwise_conv_", "linalg.pooling_", "linalg.broadcast")
 # Named ops whose maps are not among their attributes.
 
+_RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
+
 NARROW = 3
 """Sides of a patch up to which a convolution takes all rows of its results for one: what it slides over is taken apart
 by vectors. In a product each row of the results has vectors of its own, filled one element at a time."""
@@ -102,7 +104,7 @@ def read_window(
             if padding is not None and outside in (None, padding):
                 before = _before_padding(node.op, dims, graph.shapes[number(node.op.operands[0])])
                 outside = padding if before is not None else outside
-        elif node.op.name in ("tensor.expand_shape", "tensor.collapse_shape"):
+        elif node.op.name in _RESHAPES or (node.op.name == "linalg.transpose" and _slid_stay(node.groups, dims)):
             before = _before_view(node.groups, dims, graph.shapes[node.source])
         if before is None:
             break
@@ -163,6 +165,13 @@ def _before_view(
             return None  # which of them holds what, the position does not tell
         before.update({i: pieces if i in holders else [] for i in sources})
     return [before[i] for i in range(len(before))]
+
+
+def _slid_stay(groups: Sequence[tuple[tuple[int, ...], tuple[int, ...]]], dims: list[list[_Piece]]) -> bool:
+    """Whether a transposition leaves each dimension in its place that a window slides along, and there are some:
+    kernels for windows want these last."""
+    slid = [any(len(piece.at.terms) > 1 for piece in dim) for dim in dims]
+    return any(slid) and all(sources == results for sources, results in groups if any(slid[i] for i in results))
 
 
 def _wide(pieces: Sequence[_Piece]) -> list[_Piece]:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from dense_chains import MACHINE, arrays_of, channels_last, convolution, f, near, product
 from plain_chains import Writer, attention, softmax
+from test_correlations import weight_gradient
 from test_integer_products import CASES as INTEGERS
 from test_loop_nest import CASES
 from test_word_depthwise import CASES as DEPTHWISE
@@ -72,7 +73,11 @@ TAKEN = {
         weighted(convolution(8, 9, (3, 3), (9, 9), dtype="bf16"), "f"),
     ],
     "word_convolution": [weighted(convolution(8, 16, (3, 3), (9, 9), dtype="bf16"), "f")],
-    "winograd": [weighted(convolution(20, 32, (3, 3), (14, 14)), "f")],
+    "winograd": [
+        weighted(convolution(20, 32, (3, 3), (14, 14)), "f"),
+        convolution(20, 32, (3, 3), (14, 14)),
+    ],
+    "correlation": [weight_gradient(20, 33, (3, 3), (8, 8), images=6)],
     "depthwise": [convolution(16, 16, (3, 3), (28, 28), groups=16), CASES["maxima"]],
     "word_depthwise": [DEPTHWISE["same"], DEPTHWISE["line"]],
     "channel_lanes": [convolution(64, 64, (3, 3), (7, 7), groups=64)],

@@ -150,6 +150,27 @@ def test_strides(kinds: int) -> None:
     )
 
 
+def turned(chain: Chain) -> Chain:
+    """The same, of a filter whose output channels are its last axis."""
+    inputs = [replace(v, axes=("c", "r", "s", "k")) if v.name == "f" else v for v in chain.inputs]
+    return replace(chain, inputs=tuple(inputs))
+
+
+def test_filters_that_change_are_transformed_at_each_call() -> None:
+    """In one dispatch more; panels and channels of a workgroup not full."""
+    chains = {
+        "ragged": convolution(21, 33, (3, 3), (7, 7), batch=2),
+        "strided": convolution(17, 40, (3, 3), (16, 32), stride=2),
+        "turned": turned(convolution(9, 20, (3, 3), (9, 18))),
+        "gated": with_residual(convolution(20, 18, (3, 3), (10, 14))),
+    }
+    for chain in chains.values():
+        for kernel, _ in kernels(chain, "k", 6).values():
+            assert not kernel.preparations
+            assert kernel.dispatches[0].name == f"{kernel.name}_filters"
+    check(chains)
+
+
 @pytest.mark.parametrize("seed", part((7, 8), kept=(7,)))
 def test_random_sizes(seed: int) -> None:
     chance = random.Random(seed)
@@ -239,7 +260,7 @@ def test_errors_are_as_predicted(stride: int) -> None:
 
 
 def test_who_is_offered_it() -> None:
-    """Dense 3 x 3 convolutions of weights that are computed in single precision."""
+    """Dense 3 x 3 convolutions that are computed in single precision; of halves, by weights."""
 
     def templates(chain: Chain, winograd: int = 4) -> set[str]:
         names = {candidate.template.name for candidate in listed(chain, CpuTarget(MACHINE, winograd)).candidates}
@@ -250,7 +271,8 @@ def test_who_is_offered_it() -> None:
     assert templates(weights(convolution(32, 32, (3, 3), (14, 14), dtype="bf16"))) == {"winograd", "convolution"}
     assert templates(weights(convolution(32, 32, (3, 3), (34, 34)))) == {"winograd", "convolution"}
     assert "winograd" in templates(weights(convolution(32, 32, (3, 3), (14, 14), stride=2)))
-    assert templates(plain) == {"convolution"}
+    assert templates(plain) == {"winograd", "convolution"}
+    assert templates(convolution(32, 32, (3, 3), (14, 14), dtype="bf16")) == {"convolution"}
     others = (
         convolution(32, 32, (3, 3), (14, 14), stride=3),
         convolution(32, 32, (3, 3), (14, 14), dilation=2),

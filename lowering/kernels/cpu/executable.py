@@ -97,11 +97,12 @@ def context() -> ir.Context:
     return cast("ir.Context", _kept.context)
 
 
-def joined(first: str, second: str) -> str:
-    """Two modules of executables as one."""
+def joined(first: str, *others: str) -> str:
+    """Modules of executables as one."""
     with context(), ir.Location.unknown():
-        module, other = ir.Module.parse(first), ir.Module.parse(second)
-        for op in list(other.body.operations):
-            op.detach_from_parent()
-            module.body.append(op)
+        module = ir.Module.parse(first)
+        for other in map(ir.Module.parse, others):
+            for op in list(other.body.operations):
+                op.detach_from_parent()
+                module.body.append(op)
         return str(module.operation.get_asm(large_elements_limit=1 << 30))

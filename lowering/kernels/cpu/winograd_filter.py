@@ -1,4 +1,5 @@
-"""The filter of a convolution by Winograd's minimal filtering, transformed ahead of time.
+"""The filter of a convolution by Winograd's minimal filtering, transformed: ahead of time, or, where it is no weight,
+by a dispatch before the others.
 
 ::
 
@@ -9,14 +10,19 @@ The transform is computed in double precision and rounded once, to single precis
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from covan_mlir.fred.chain import Input
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.elements import computed
+from covan_mlir.lowering.kernels.cpu.evaluator import Position, address
 from covan_mlir.lowering.kernels.cpu.winograd_algebra import TAPS
 from covan_mlir.lowering.kernels.cpu.winograd_layout import WinogradLayout
 from covan_mlir.lowering.kernels.kernel import Operand, Preparation
+
+CHANNELS = 16
+"""Of a panel, that a workgroup transforms, where that is not done ahead of time."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,75 @@ class TransformedFilter:
 }}
 """
         return Preparation(self.operand, (self.weight.name,), text)
+
+
+class FilterWriter:
+    """Writes the code of a workgroup that transforms a filter: some channels of a panel, lanes along its outputs."""
+
+    def __init__(self, code: KernelBuilder, filters: TransformedFilter) -> None:
+        self.code, self.filters, self.layout = code, filters, filters.layout
+
+    def workgroups(self, sizes: Mapping[str, Size]) -> Size:
+        """How many there are; no size of a filter is known at run time only."""
+        return self.layout.panels * -(-self.layout.channels // CHANNELS)
+
+    def write(self) -> None:
+        """The whole function."""
+        code, layout = self.code, self.layout
+        panel, number = code.divmod(code.workgroup, -(-layout.channels // CHANNELS))
+        first = code.mul(number, CHANNELS)
+        count = code.min(code.op("subi", code.index(layout.channels), first), CHANNELS)
+
+        def channel(n: Value, none: list[Value]) -> list[Value]:
+            def vector(u: Value, none: list[Value]) -> list[Value]:
+                self._transform(panel, code.add(first, n), code.mul(u, code.lanes))
+                return none
+
+            return code.loop(0, layout.panel // code.lanes, 1, none, vector)
+
+        code.loop(0, count, 1, [], channel)
+
+    def _transform(self, panel: Value, channel: Value, column: Value) -> None:
+        code, layout, span = self.code, self.layout, self.layout.algorithm.span
+        taps = [[self._taps(panel, channel, column, r, s) for r in range(TAPS)] for s in range(TAPS)]
+        down = [self._row(each) for each in taps]  # by column, then by point
+        for a in range(span):
+            for b, value in enumerate(self._row([each[a] for each in down])):
+                at = code.add(code.mul(panel, layout.points), a * span + b)
+                at = code.add(code.mul(code.add(code.mul(at, layout.channels), channel), layout.panel), column)
+                code.store(code.cast("truncf", value, "f32"), code.memory[self.filters.operand.name], at)
+
+    def _taps(self, panel: Value, channel: Value, column: Value, r: int, s: int) -> Value:
+        """A tap of a vector of output channels."""
+        code, layout, weight = self.code, self.layout, self.filters.weight
+        (output,), (contracted,) = layout.convolution.rows, layout.convolution.contracted
+        first = code.add(code.mul(panel, layout.panel), column)
+        index = {output: first, contracted: channel}
+        index |= {tap: code.index(n) for tap, n in ((layout.height.tap, r), (layout.width.tap, s)) if tap is not None}
+        at, distance = address(code, weight.axes, layout.convolution.sizes, Position(index, output))
+        valid = None
+        if layout.filters % layout.panel:
+            left = code.op("subi", code.index(layout.filters), first)
+            valid = code.prefix(code.max(code.min(left, code.lanes), 0))
+        memory = code.memory[weight.name]
+        value = (
+            code.load(memory, at, valid) if distance == 1 else code.gather(memory, at, code.offsets(distance), valid)
+        )
+        return code.cast("extf", value, "f64")
+
+    def _row(self, values: Sequence[Value]) -> list[Value]:
+        """``G`` times a column of vectors."""
+        code = self.code
+        results = []
+        for row in self.layout.algorithm.filters:
+            total: Value | None = None
+            for coefficient, value in zip(row, values, strict=True):
+                if coefficient:
+                    one = coefficient == 1
+                    term = value if one else code.op("mulf", value, code.splat(float(coefficient), "f64"))
+                    total = term if total is None else code.op("addf", total, term)
+            results.append(code.splat(0.0, "f64") if total is None else total)
+        return results
 
 
 def _maps(domain: str, *results: str) -> str:

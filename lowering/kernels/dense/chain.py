@@ -61,8 +61,13 @@ class DenseChain:
 
     def weight_of(self, factor: Expr | None, *others: Expr) -> Input | None:
         """The weight that a factor is, where it can be held in another form: neither results nor others read it."""
+        weight = self.alone(factor, *others)
+        return weight if weight is not None and weight.weight else None
+
+    def alone(self, factor: Expr | None, *others: Expr) -> Input | None:
+        """The input that a factor is, where neither results nor others read it."""
         weight = self.input_of(factor)
-        if weight is None or not weight.weight:
+        if weight is None:
             return None
         scope = Scope(self.chain, {})
         results = [scope.inlined(Read(name, self.chain.values[name].dtype)) for name in self.chain.outputs]

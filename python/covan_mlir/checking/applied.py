@@ -208,7 +208,7 @@ class _Call:
         """One result."""
         sizes, dtype, order = shape.sizes, _exact(shape.dtype), shape.order
         tensors = {operand: value for operand, value in self.values.items() if isinstance(value, Tensor)}
-        word = self.name.split(".")[1] if self.name.startswith("aten.") else self.name
+        word = self.name.split(".")[1] if self.name.startswith(("aten.", "prims.")) else self.name
         if order is not None:
             (source,) = tensors.values()
             return Direct(sizes, dtype, lambda flat: source.at(order.at(flat)))

@@ -209,6 +209,8 @@ def _reads(
         gives = {part.id for part in lineage.actions[given].parts}
         if folded and all(constant[part] for part in gives):  # what was computed of it ahead of time reads it no more
             continue
+        if given == min(action.inputs) and _asks_pooled_size(action.op):
+            continue
         there = (
             read & _through_vanished(lineage.actions, given, sizes)
             or _reads_piece(lineage, action, given)
@@ -272,6 +274,13 @@ def _asks_sizes(op: str) -> bool:
     """Whether an operator only asks an operand what it is like: how large, of which type."""
     name = op.removeprefix("aten.").partition(".")[0]
     return name.endswith(("_as", "_like")) or name.startswith("new_")
+
+
+def _asks_pooled_size(op: str) -> bool:
+    """Whether an operator differentiates a pooling: of what was pooled, which was computed before the gradient and the
+    places of the largest elements, it asks the size."""
+    name = op.removeprefix("aten.").partition(".")[0]
+    return "_pool" in name and name.endswith("_backward")
 
 
 def _through_vanished(actions: Sequence[Action], given: int, sizes: AbstractSet[int]) -> set[int]:

@@ -1,4 +1,4 @@
-"""Dense 3 x 3 convolutions of weights, with strides of 1 or 2, by Winograd's minimal filtering, F(2x2, 3x3) and
+"""Dense 3 x 3 convolutions, with strides of 1 or 2, by Winograd's minimal filtering, F(2x2, 3x3) and
 F(4x4, 3x3), with what is done to their elements.
 
 ::
@@ -9,12 +9,14 @@ F(4x4, 3x3), with what is done to their elements.
         for point of a tile:
             products = sum over channels of parts * filters, transformed ahead of time
         results = the chain's maps of the products, transformed back
+
+A filter that is no weight, as those of a network that is trained, is transformed by a dispatch before.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -30,7 +32,7 @@ from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.product import LONGEST_SUM
 from covan_mlir.lowering.kernels.cpu.winograd import TransformWriter, WinogradWriter, parts_name
 from covan_mlir.lowering.kernels.cpu.winograd_algebra import SIZES, STRIDES, TAPS, Algorithm
-from covan_mlir.lowering.kernels.cpu.winograd_filter import TransformedFilter
+from covan_mlir.lowering.kernels.cpu.winograd_filter import FilterWriter, TransformedFilter
 from covan_mlir.lowering.kernels.cpu.winograd_layout import WinogradLayout, WinogradSchedule
 from covan_mlir.lowering.kernels.kernel import Dispatch, Executable, Operand, Preparation, Refusal, with_prepared
 from covan_mlir.lowering.kernels.reductions.operands import operands
@@ -56,13 +58,16 @@ ASKED = 0.45
 """Of that time, what is left where filters are asked for a point ahead."""
 STAYS = 0.7
 """Of the second cache, what stays there while something else is streamed through it."""
+PICKED = 1.5
+"""Instructions that gather an element of a filter."""
 
 
 @dataclass(frozen=True)
 class WinogradMatch(DenseMatch[WinogradSchedule]):
-    """A chain that is a convolution by 3 x 3 weights.
+    """A chain that is a convolution by a 3 x 3 filter.
 
     Attributes:
+        weight: the filter.
         sizes: of tiles, whose error is allowed.
     """
 
@@ -132,15 +137,28 @@ class WinogradMatch(DenseMatch[WinogradSchedule]):
         far = filters / (1 if schedule.fused else min(machine.cores, layout.panels))
         waited = far / machine.bandwidth * math.sqrt(max(1.0, HIDING / layout.tiles))
         waited *= math.sqrt(max(1.0, TALL / schedule.rows)) * (ASKED if layout.asks_next else 1.0)
-        return max(computed, supplied) + EXPOSED * min(computed, supplied) + waited
+        transformed = 0.0 if self.weight.weight else self._transforming(layout)
+        return max(computed, supplied) + EXPOSED * min(computed, supplied) + waited + transformed
+
+    def _transforming(self, layout: WinogradLayout) -> float:
+        """Seconds that a filter takes which is transformed at each call."""
+        machine, span = self.target.machine, layout.algorithm.span
+        # In double precision, of which a register holds half as many.
+        each = PICKED * layout.schedule.lanes * TAPS**2 + 2.0 * 2 * span * (TAPS + span) + 3.0 * layout.points
+        vectors = layout.channels * layout.panels * layout.schedule.vectors
+        rate = machine.flops / (2 * layout.schedule.lanes) * machine.cores
+        written = 4 * layout.points * layout.channels * layout.panels * layout.panel
+        return machine.dispatch + max(vectors * each / rate, written / _bandwidth(machine, written) / machine.cores)
 
     def prepared(self, schedule: WinogradSchedule) -> tuple[Preparation, ...]:
         """See `DenseMatch`."""
-        return (TransformedFilter(WinogradLayout(self.task, schedule), self.weight).preparation,)
+        filters = TransformedFilter(WinogradLayout(self.task, schedule), self.weight)
+        return (filters.preparation,) if self.weight.weight else ()
 
     def structure(self, schedule: WinogradSchedule) -> Structure:
         """See `Match`: sums of all points wait until they are transformed back."""
-        return Structure("tiles", "winograd", (self.task.window.name,), (self.weight.name,), held=True)
+        packed = (self.weight.name,) if self.weight.weight else ()
+        return Structure("tiles", "winograd", (self.task.window.name,), packed, held=True)
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: WinogradSchedule) -> Writer:
         """See `DenseMatch`."""
@@ -149,24 +167,31 @@ class WinogradMatch(DenseMatch[WinogradSchedule]):
 
     def emit(self, schedule: WinogradSchedule, name: str, lines: SourceLines) -> Executable:
         """See `Match`."""
-        if schedule.fused:
+        if schedule.fused and self.weight.weight:
             return super().emit(schedule, name, lines)
         chain, prepared = self.task.chain, self.prepared(schedule)
         inputs, outputs = operands(chain)
         layout = WinogradLayout(self.task, schedule)
-        parts = self._parts(layout)
-        window = self.task.window.name
-        read = tuple(parts if value.name == window else value for value in with_prepared(inputs, prepared))
-        first = Dispatch(f"{name}_parts", tuple(value for value in inputs if value.name == window), (parts,))
-        second = Dispatch(name, read, outputs)
+        filters, parts = TransformedFilter(layout, self.weight), self._parts(layout)
+        before: list[tuple[Dispatch, Callable[[KernelBuilder, Mapping[str, Size]], Writer]]] = []
+        read = {value.name: value for value in with_prepared(inputs, prepared)}
+        if not self.weight.weight:
+            first = Dispatch(f"{name}_filters", (read[self.weight.name],), (filters.operand,))
+            before.append((first, lambda code, sizes: FilterWriter(code, filters)))
+            read[self.weight.name] = filters.operand
+        if not schedule.fused:
+            window = self.task.window.name
+            first = Dispatch(f"{name}_parts", (read[window],), (parts,))
+            before.append((first, lambda code, sizes: TransformWriter(code, layout, sizes)))
+            read[window] = parts
+        last = Dispatch(name, tuple(read.values()), outputs)
         texts = []
-        for dispatch in (first, second):
+        for dispatch, writer in (*before, (last, lambda code, sizes: self.writer(code, sizes, schedule))):
             code = KernelBuilder(dispatch.name, dispatch.inputs, dispatch.outputs, schedule.lanes, chain.extents)
             code.masks = self.target.machine.store_masks
-            sizes = {**chain.nominal.known_sizes, **code.extents}
-            writes: Writer = TransformWriter(code, layout, sizes)
-            texts.append(_written(code, chain, writes if dispatch is first else self.writer(code, sizes, schedule)))
-        return Executable(name, joined(*texts), inputs, outputs, (first, second), chain.extents, prepared)
+            texts.append(_written(code, chain, writer(code, {**chain.nominal.known_sizes, **code.extents})))
+        dispatches = (*(dispatch for dispatch, _ in before), last)
+        return Executable(name, joined(*texts), inputs, outputs, dispatches, chain.extents, prepared)
 
     def _parts(self, layout: WinogradLayout) -> Operand:
         """What the first of two dispatches leaves for the second."""
@@ -211,8 +236,11 @@ class WinogradTemplate(Template[CpuTarget, WinogradSchedule]):
         convolution = convolution_of(chain)
         if (reason := _unsuited(convolution)) is not None:
             return Refusal(reason, suits=False)
-        if (weight := convolution.weight_of(convolution.scalars)) is None:
-            return Refusal("its filter is no weight, and would be transformed at every call", suits=False)
+        weight = convolution.alone(convolution.scalars)
+        if weight is None or None in [chain.sizes[axis] for axis in weight.axes]:
+            return Refusal("its filter is no input of its own", suits=False)
+        if not weight.weight and weight.dtype != "f32":
+            return Refusal("its filter is of halves, and would be transformed at every call", suits=False)
         errors = {size: Algorithm(size, convolution.width.stride).error for size in SIZES}
         sizes = tuple(size for size, error in errors.items() if error <= target.winograd)
         if not sizes:

@@ -83,8 +83,9 @@ def convolution(
     groups: int,
 ) -> Any:
     """By blocks with a stride, and where no more products come of it than of the zeros; and of each channel by itself,
-    which torch-mlir's lowering with a batch of windows does not verify for. Dilated filters otherwise with the zeros:
-    which constant a filter is that a lowering turned, nothing would tell."""
+    which torch-mlir's lowering with a batch of windows does not verify for. Without a stride by the filter turned: that
+    lowering copies the image with zeros around it. Dilated filters otherwise with the zeros: which constant a filter is
+    that a lowering turned, nothing would tell."""
     count = x.dim() - 2
     window = weight.shape[2:]
     if not transposed or not all(isinstance(size, int) for size in weight.shape):
@@ -100,7 +101,7 @@ def convolution(
     ]
     ones, zeros = [1] * count, [0] * count
     if prod(axis.taps for axis in axes) >= prod(window) and groups != weight.shape[0]:
-        if max(dilation) == 1:
+        if max(dilation) == 1 < max(stride):
             return NotImplemented
         x, pads = _framed(
             _apart(x, stride), [(low := axis.reach - 1 - axis.padding, low + axis.extra) for axis in axes]

@@ -3,11 +3,17 @@
 A mean gives each element its share of the windows' gradients, axis by axis. A maximum gives an element the gradients of
 those windows whose largest element it was, by the indices that the forward graph kept. Both read; nothing is written to
 a place that values choose, so that windows may overlap and sums still have one order.
+
+Windows at regular distances are looked at by blocks of as many elements as lie between two of them: all elements of a
+block are covered by the same few, so these are broadcast over it, and nothing is looked up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product as combinations
+from math import prod
 from typing import Any
 
 import torch
@@ -20,6 +26,8 @@ from covan_mlir.frontend.rules.taps import gradient_along, reversed_taps
 aten = torch.ops.aten
 Windows = Sequence[Sequence[int]]
 """The elements in each window along an axis."""
+MOST_COVERS = 16
+"""Windows that cover a block, whose gradients are summed side by side."""
 
 
 def _known(*sizes: Any) -> bool:
@@ -123,6 +131,89 @@ def _of_largest(gradient: Tensor, indices: Tensor, x: Tensor, windows: Sequence[
     return torch.where(taken, values.reshape(shape), 0.0).sum(behind).to(gradient.dtype)
 
 
+@dataclass(frozen=True)
+class _Blocks:
+    """Blocks of elements along an axis, each as long as one window is behind the other.
+
+    Attributes:
+        size: elements.
+        places: windows.
+        stride: from one to the next.
+        padding: before the first element.
+        reach: from the first element of a window to its last one.
+    """
+
+    size: int
+    places: int
+    stride: int
+    padding: int
+    reach: int
+
+    @property
+    def first(self) -> int:
+        """The number of the block that has the first element: that of the window that begins with it."""
+        return self.padding // self.stride
+
+    @property
+    def count(self) -> int:
+        """Of the blocks that have elements."""
+        return (self.size - 1 + self.padding) // self.stride - self.first + 1
+
+    @property
+    def covers(self) -> int:
+        """Windows that cover a block, or a part of it: the one that begins with it, and those before."""
+        return self.reach // self.stride + 1
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Windows that there are not, before and behind those that there are; what is negative is not read."""
+        begin = self.first - self.covers + 1
+        return -begin, self.first + self.count - self.places
+
+    @property
+    def begin(self) -> int:
+        """Where the first block begins, among the elements."""
+        return self.first * self.stride - self.padding
+
+
+def _of_largest_in_blocks(gradient: Tensor, indices: Tensor, x: Tensor, blocks: Sequence[_Blocks]) -> Tensor:
+    """Of elements that were the largest ones of their windows, which lie at regular distances.
+
+    Args:
+        indices: of the largest element of each window, among those of the last axes in row-major order.
+        blocks: for each of these axes.
+    """
+    axes, lead = len(blocks), list(x.shape[: x.dim() - len(blocks)])
+    widths = [width for each in reversed(blocks) for width in each.widths]
+    largest = aten.constant_pad_nd.default(indices, widths, -1) if any(widths) else indices
+    values = wide(gradient)
+    values = aten.constant_pad_nd.default(values, widths, 0.0) if any(widths) else values
+    # Outside of the axes a position is that of another element: such are cut off at last.
+    position = torch.zeros((), dtype=torch.int64)
+    for n, each in enumerate(blocks):
+        shape = [1] * (2 * axes)
+        shape[2 * n], shape[2 * n + 1] = each.count, each.stride
+        at = torch.arange(each.begin, each.begin + each.count * each.stride).reshape(shape)
+        position = position * each.size + at
+    total: Tensor | None = None
+    for shifts in combinations(*(range(each.covers) for each in blocks)):
+
+        def seen(of: Tensor, shifts: tuple[int, ...] = shifts) -> Tensor:
+            for n, (each, shift) in enumerate(zip(blocks, shifts, strict=True)):
+                dim = len(lead) + n
+                of = of if of.shape[dim] == each.count else of.narrow(dim, shift, each.count)
+            return of.reshape([*lead, *(size for each in blocks for size in (each.count, 1))])
+
+        one = torch.where(seen(largest) == position, seen(values), 0.0)
+        total = one if total is None else total + one
+    assert total is not None
+    result = total.reshape([*lead, *(each.count * each.stride for each in blocks)])
+    for n, each in enumerate(blocks):
+        if each.begin or each.count * each.stride != each.size:
+            result = result.narrow(len(lead) + n, -each.begin, each.size)
+    return result.to(gradient.dtype)
+
+
 @rule(aten.max_pool2d_with_indices_backward.default, aten.max_pool3d_with_indices_backward.default)
 def max_pool_gradient(
     gradient: Tensor,
@@ -140,6 +231,12 @@ def max_pool_gradient(
     if not _known(*x.shape[-axes:]):
         return _scattered(gradient, indices, x, axes)
     sizes, places = x.shape[-axes:], gradient.shape[-axes:]
+    blocks = [
+        _Blocks(size, count, s, p, d * (k - 1))
+        for size, count, k, s, p, d in zip(sizes, places, kernel, steps, pads, gaps, strict=True)
+    ]
+    if prod(each.covers for each in blocks) <= MOST_COVERS and min(x.shape, default=0) > 0:
+        return _of_largest_in_blocks(gradient, indices, x, blocks)
     windows = [_regular(*each) for each in zip(sizes, places, kernel, steps, pads, gaps, strict=True)]
     return _of_largest(gradient, indices, x, windows)
 

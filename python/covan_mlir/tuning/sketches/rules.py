@@ -189,10 +189,12 @@ def cache_accumulators(state: State) -> Iterator[State]:
 
 @_own
 def winograd(state: State) -> Iterator[State]:
-    """A convolution of 3 x 3 weights, by minimal filtering."""
+    """A convolution by a 3 x 3 filter, by minimal filtering: one that is a weight is held transformed."""
     yield state
     structure = state.structure
-    if not state.first or structure is None or not (structure.packed and structure.cached and structure.held):
+    if not state.first or structure is None or not (structure.cached and structure.held):
+        return
+    if state.reads.weights and not structure.packed:
         return
     assert isinstance(state.step, Reduce)
     term = Scope(state.chain, {}).inlined(state.step.expr)

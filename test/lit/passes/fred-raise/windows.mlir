@@ -212,3 +212,38 @@ func.func @patches(%x: tensor<1x4x12x12xf32>, %w: tensor<8x4x4x4xf32>) -> tensor
   %y = linalg.conv_2d_nchw_fchw {dilations = dense<1> : vector<2xi64>, strides = dense<4> : vector<2xi64>} ins(%x, %w : tensor<1x4x12x12xf32>, tensor<8x4x4x4xf32>) outs(%o : tensor<1x8x3x3xf32>) -> tensor<1x8x3x3xf32>
   return %y : tensor<1x8x3x3xf32>
 }
+
+// A transposition before it that leaves rows and columns in their places is in the positions; one that moves them is not:
+// kernels want those last.
+
+// CHECK-LABEL: func.func @transposed(
+// CHECK-NOT: linalg.transpose
+// CHECK: "fred.chain"
+// TEXT-LABEL: transposed: chain
+// TEXT: v0[j, q, m, o]: f32 = add[i, n, p] (x0[i, j, m + n - 1, o + p - 1 else 0] * x1)
+func.func @transposed(%x: tensor<5x4x7x7xf32>, %w: tensor<6x5x7x7xf32>) -> tensor<4x6x3x3xf32> {
+  %zero = arith.constant 0.0 : f32
+  %t_e = tensor.empty() : tensor<4x5x7x7xf32>
+  %t = linalg.transpose ins(%x : tensor<5x4x7x7xf32>) outs(%t_e : tensor<4x5x7x7xf32>) permutation = [1, 0, 2, 3]
+  %p = tensor.pad %t low[0, 0, 1, 1] high[0, 0, 1, 1] {
+  ^bb0(%p0: index, %p1: index, %p2: index, %p3: index):
+    tensor.yield %zero : f32
+  } : tensor<4x5x7x7xf32> to tensor<4x5x9x9xf32>
+  %o_e = tensor.empty() : tensor<4x6x3x3xf32>
+  %o = linalg.fill ins(%zero : f32) outs(%o_e : tensor<4x6x3x3xf32>) -> tensor<4x6x3x3xf32>
+  %y = linalg.conv_2d_nchw_fchw {dilations = dense<1> : vector<2xi64>, strides = dense<1> : vector<2xi64>} ins(%p, %w : tensor<4x5x9x9xf32>, tensor<6x5x7x7xf32>) outs(%o : tensor<4x6x3x3xf32>) -> tensor<4x6x3x3xf32>
+  return %y : tensor<4x6x3x3xf32>
+}
+
+// CHECK-LABEL: func.func @turned(
+// CHECK: linalg.transpose
+// CHECK: "fred.chain"
+func.func @turned(%x: tensor<2x9x9x4xf32>, %w: tensor<6x4x3x3xf32>) -> tensor<2x6x7x7xf32> {
+  %zero = arith.constant 0.0 : f32
+  %t_e = tensor.empty() : tensor<2x4x9x9xf32>
+  %t = linalg.transpose ins(%x : tensor<2x9x9x4xf32>) outs(%t_e : tensor<2x4x9x9xf32>) permutation = [0, 3, 1, 2]
+  %o_e = tensor.empty() : tensor<2x6x7x7xf32>
+  %o = linalg.fill ins(%zero : f32) outs(%o_e : tensor<2x6x7x7xf32>) -> tensor<2x6x7x7xf32>
+  %y = linalg.conv_2d_nchw_fchw {dilations = dense<1> : vector<2xi64>, strides = dense<1> : vector<2xi64>} ins(%t, %w : tensor<2x4x9x9xf32>, tensor<6x4x3x3xf32>) outs(%o : tensor<2x6x7x7xf32>) -> tensor<2x6x7x7xf32>
+  return %y : tensor<2x6x7x7xf32>
+}
