@@ -224,6 +224,42 @@ def test_a_matrix_without_an_inverse_is_an_error_as_in_eager(caplog: pytest.LogC
     assert not [record for record in caplog.records if record.levelno > logging.INFO]  # nothing ran in eager mode
 
 
+class _Of(torch.nn.Module):
+    """A function as a graph."""
+
+    def __init__(self, function: Callable[..., list[Tensor]]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *tensors: Tensor) -> list[Tensor]:
+        return self.function(*tensors)
+
+
+def test_views_that_begin_where_a_tensor_says(caplog: pytest.LogCaptureFixture) -> None:
+    """Of an argument, of what is returned as well, of what is computed."""
+    graph = _Of(lambda x, start: [x.narrow(0, start, 2), y := x.t().sin(), view := y.narrow(1, start, 2), view.exp()])
+    x = _random(5, 4)
+    run = differentiable(graph, [x.clone().requires_grad_(), torch.tensor(1)], ["x", "start"], covan_mlir.compile_module)
+    for start in map(torch.tensor, (1, 3, -4)):  # it is traced with the first
+        own, eager = x.clone().requires_grad_(), x.clone().requires_grad_()
+        results, expected = run(own, start), graph(eager, start)
+        torch.testing.assert_close(results, expected)
+        weights = [_random(*result.shape) for result in expected]
+        slopes = (torch.autograd.grad(y, of, weights) for y, of in ((results, own), (expected, eager)))
+        torch.testing.assert_close(*slopes)
+    assert not [record for record in caplog.records if record.levelno > logging.INFO]  # nothing ran in eager mode
+
+
+def test_conjugates_that_are_kept(caplog: pytest.LogCaptureFixture) -> None:
+    graph = _Of(lambda x: [(torch.complex(x, x.exp()) @ torch.complex(x, 2 * x)).mH.sin().abs()])
+    own, eager = _random(3, 3).requires_grad_(), _random(3, 3).requires_grad_()
+    run = differentiable(graph, [own], ["x"], covan_mlir.compile_module)
+    weights = _random(3, 3) + 1
+    expected = torch.autograd.grad(graph(eager), eager, weights)
+    torch.testing.assert_close(torch.autograd.grad(run(own), own, weights), expected)
+    assert not [record for record in caplog.records if record.levelno > logging.INFO]
+
+
 COMPILED = (
     "nn.functional.max_pool2d", "nn.functional.avg_pool2d", "nn.functional.adaptive_avg_pool2d", "cdist",
     "nn.functional.mish", "nn.functional.pad.replicate", "nn.functional.interpolate.bilinear", "masked_scatter",
