@@ -2,20 +2,25 @@
 
     python bench/gradients.py --most 2
     python bench/gradients.py --dtype f64 --only softmax nn.functional.layer_norm
-    python bench/gradients.py --most 1 --verify
+    python bench/gradients.py --most 1 --drawn 60 --verify
+    python bench/gradients.py --dtype f64 --most 1 --drawn 60 --order 2
+    python bench/gradients.py --dtype f64 --most 1 --drawn 60 --numeric
 
 Of each sample that has gradients, the operator and what differentiates it are compiled as ``torch.compile`` would have
-it, and the gradients of a random sum of its results compared. Told are all samples that differ or cannot be compiled,
-and how many operators of those that compile forward agree in all their samples; with `--verify` also, what `verify()`
-says of all programs.
+it, and the gradients of a random sum of its results compared: with eager's, or with finite differences of what is
+compiled itself. Of second order, what is compiled is the gradients, and what differentiates these. Told are all samples
+that differ or cannot be compiled, and how many operators of those that compile forward agree in all their samples; with
+`--verify` also, what `verify()` says of all programs.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 from unittest import mock
@@ -25,6 +30,7 @@ import torch.testing._internal.common_methods_invocations as common_methods_invo
 from judging import Judge, NoAnswer
 from opinfo_samples import Key, Sample, as_near, differences, operators, samples, spread, takes
 from torch import Tensor, nn
+from torch.autograd.gradcheck import GradcheckError
 from torch.utils import _pytree as pytree
 
 import covan_mlir
@@ -36,6 +42,21 @@ SECONDS = 180.0
 """Per sample."""
 NOT_TRIED = {"no gradients", "not run by eager", "not compiled forward"}
 _CHARACTERS = 300
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a sample.
+
+    Attributes:
+        verify: whether programs are to be verified.
+        order: of derivatives: 1 or 2.
+        numeric: whether gradients are compared with finite differences, and not with eager's.
+    """
+
+    verify: bool = False
+    order: int = 1
+    numeric: bool = False
 
 
 class Call(nn.Module):
@@ -54,6 +75,39 @@ class Call(nn.Module):
         return [x for x in results if isinstance(x, Tensor) and x.is_floating_point()]
 
 
+class Slopes(nn.Module):
+    """From the tensors of a call to the gradients of a random sum of its results."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__()
+        self.call = call
+        with torch.no_grad():
+            self.weights = _weights(call(*_copies(call.sample, call.dtype)))
+
+    def forward(self, *tensors: Tensor) -> list[Tensor]:
+        learning = [k for k, x in enumerate(tensors) if x.is_floating_point()]
+
+        def total(*values: Tensor) -> Tensor:
+            given = list(tensors)
+            for k, value in zip(learning, values, strict=True):
+                given[k] = value
+            return torch.stack([(y * w).sum() for y, w in zip(self.call(*given), self.weights, strict=True)]).sum()
+
+        slopes = torch.func.grad(total, tuple(range(len(learning))))(*(tensors[k] for k in learning))
+        return list(slopes)
+
+
+def _asked(sample: Sample, order: int, dtype: torch.dtype | None = None) -> Call | Slopes:
+    call = Call(sample, dtype)
+    return call if order == 1 else Slopes(call)
+
+
+def _weights(results: Sequence[Tensor]) -> list[Tensor]:
+    """Random numbers, the same on every call and for every type."""
+    torch.manual_seed(1)
+    return [torch.randn(y.shape, dtype=torch.float16).to(y.dtype) for y in results]
+
+
 def _copies(sample: Sample, dtype: torch.dtype | None = None) -> list[Tensor]:
     return [t.detach().requires_grad_() if t.is_floating_point() else t for t in sample.copies(dtype)]
 
@@ -64,17 +118,15 @@ def _gradients(function: Any, tensors: Sequence[Tensor]) -> list[Tensor | None]:
     results = [y for y in function(*tensors) if y.requires_grad]
     if not results:
         return []
-    torch.manual_seed(1)
-    weights = [torch.randn(y.shape, dtype=torch.float16).to(y.dtype) for y in results]
     learning = [x for x in tensors if x.requires_grad]
-    return list(torch.autograd.grad(results, learning, weights, allow_unused=True))
+    return list(torch.autograd.grad(results, learning, _weights(results), allow_unused=True))
 
 
-def judged(key: Key, verify: bool) -> tuple[str, str, list[tuple[str, str]]]:
+def judged(key: Key, question: Question) -> tuple[str, str, list[tuple[str, str]]]:
     """The outcome for one sample, why it does not agree, and the verdict of each program if they are to be verified."""
     programs: list[Executable] = []
-    outcome, reason = _compared(key, programs)
-    return outcome, reason, [_verdict(exe) for exe in programs if verify]
+    outcome, reason = _compared(key, question, programs)
+    return outcome, reason, [_verdict(exe) for exe in programs if question.verify]
 
 
 def _verdict(exe: Executable) -> tuple[str, str]:
@@ -83,10 +135,9 @@ def _verdict(exe: Executable) -> tuple[str, str]:
     return verdict.outcome, next(iter(reasons), "")
 
 
-def _compared(key: Key, programs: list[Executable]) -> tuple[str, str]:
+def _compared(key: Key, question: Question, programs: list[Executable]) -> tuple[str, str]:
     """The outcome for one sample, and why it does not agree; what is compiled for it is added to ``programs``."""
     sample = samples(key.op, key.dtype)[key.sample]
-    call = Call(sample)
     reasons: list[str] = []
 
     def compiled(program: torch.export.ExportedProgram) -> Any:
@@ -101,6 +152,7 @@ def _compared(key: Key, programs: list[Executable]) -> tuple[str, str]:
     with warnings.catch_warnings(), mock.patch.object(common_methods_invocations, "wrapper_set_seed", _called):
         warnings.simplefilter("ignore")
         try:
+            call = _asked(sample, question.order)
             expected = _gradients(call, _copies(sample))
         except Exception as error:
             return "not run by eager", str(error)
@@ -108,13 +160,17 @@ def _compared(key: Key, programs: list[Executable]) -> tuple[str, str]:
             return "no gradients", ""
         try:
             run = differentiable(call, _copies(sample), [f"x{k}" for k in range(len(sample.tensors))], compiled)
+            if question.numeric:
+                _check_numerically(run, _copies(sample))
             given = _gradients(run, _copies(sample))
+        except GradcheckError as error:
+            return "differs", str(error)
         except Exception as error:
             reasons.append(f"{type(error).__name__}: {error}")
         if reasons:
-            return ("refused", reasons[0]) if _compiles(call) else ("not compiled forward", "")
+            return ("refused", reasons[0]) if _compiles(call, sample) else ("not compiled forward", "")
         difference = differences(key.op, expected, given)
-        if not difference or as_near(lambda: _exact(sample), expected, given):
+        if not difference or as_near(lambda: _exact(sample, question.order), expected, given):
             return "agrees", ""
         return "differs", difference
 
@@ -123,31 +179,46 @@ def _called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
-def _compiles(call: Call) -> bool:
-    """Whether a sample alone compiles."""
+def _check_numerically(run: Callable[..., list[Tensor]], tensors: Sequence[Tensor]) -> None:
+    """Raises GradcheckError where gradients are not what finite differences say, in a random direction."""
+
+    def function(*tensors: Tensor) -> tuple[Tensor, ...]:
+        torch.manual_seed(0)
+        return tuple(y for y in run(*tensors) if y.requires_grad)
+
+    torch.autograd.gradcheck(function, tuple(tensors), fast_mode=True, check_undefined_grad=False)
+
+
+def _compiles(call: nn.Module, sample: Sample) -> bool:
+    """Whether a sample compiles without what differentiates it."""
     try:
         with torch.no_grad():
-            covan_mlir.compile_module(call, tuple(call.sample.copies()))
+            covan_mlir.compile_module(call, tuple(sample.copies()))
     except CovanError:
         return False
     return True
 
 
-def _exact(sample: Sample) -> list[Tensor | None]:
-    return _gradients(Call(sample, torch.float64), _copies(sample, torch.float64))
+def _exact(sample: Sample, order: int) -> list[Tensor | None]:
+    return _gradients(_asked(sample, order, torch.float64), _copies(sample, torch.float64))
 
 
 def _serve(connection: Connection) -> None:
     torch.set_num_threads(1)
     while True:
         try:
-            key, verify = connection.recv()
+            key, question = connection.recv()
         except EOFError:
             return
         try:
-            connection.send(judged(key, verify))
+            connection.send(judged(key, question))
         except Exception as error:
             connection.send((f"raises {type(error).__name__}", str(error), []))
+
+
+def _differentiable(info: Any, options: argparse.Namespace) -> bool:
+    known = info.supports_autograd and (options.order == 1 or info.supports_gradgrad)
+    return bool(known) and takes(info.full_name, options.dtype)
 
 
 def main() -> None:
@@ -155,16 +226,24 @@ def main() -> None:
     parser.add_argument("--dtype", choices=("f32", "f64"), default="f32")
     parser.add_argument("--most", type=int, default=2, help="samples of each operator, far apart")
     parser.add_argument("--only", nargs="*", help="operators; all if none is named")
+    parser.add_argument("--drawn", type=int, help="so many operators, drawn at random")
+    parser.add_argument("--order", type=int, choices=(1, 2), default=1, help="of derivatives")
+    parser.add_argument("--numeric", action="store_true", help="compare with finite differences, too")
     parser.add_argument("--verify", action="store_true", help="verify the programs, too")
     options = parser.parse_args()
-    names = [op for op, info in operators().items() if info.supports_autograd and takes(op, options.dtype)]
+    if options.numeric and options.dtype != "f64":
+        parser.error("finite differences are of double precision: --dtype f64")
+    question = Question(options.verify, options.order, options.numeric)
+    names = [op for op, info in operators().items() if _differentiable(info, options)]
+    if options.drawn is not None:
+        names = sorted(random.Random(0).sample(names, options.drawn))
     judge = Judge(_serve, "opinfo_samples", SECONDS)
     outcomes: dict[str, list[str]] = defaultdict(list)
     verdicts: Counter[str] = Counter()
     for op in options.only or names:
         for key in spread(op, options.dtype, options.most):
             try:
-                outcome, reason, said = judge.ask((key, options.verify))
+                outcome, reason, said = judge.ask((key, question))
             except NoAnswer as error:
                 outcome, reason, said = "fails", str(error), []
             for verdict, why in said:

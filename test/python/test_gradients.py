@@ -273,7 +273,7 @@ def test_a_few_operators_compiled(dtype: str) -> None:
     draw = random.Random(dtype)
     for op in draw.sample(COMPILED, 3):
         key = Key(op, dtype, draw.randrange(len(opinfo_samples.samples(op, dtype))))
-        outcome, reason, verdicts = gradients.judged(key, verify=True)
+        outcome, reason, verdicts = gradients.judged(key, gradients.Question(verify=True))
         assert outcome in {"agrees", "no gradients"}, f"{key}: {reason}"
         assert all(verdict == ("yes", "") for verdict in verdicts), f"{key}: {verdicts}"
 
