@@ -34,6 +34,7 @@ from judging import Judge, NoAnswer
 from opinfo_samples import Key, Sample, as_near, differences, operators, samples, spread, takes
 from torch import Tensor, nn
 from torch.autograd.gradcheck import GradcheckError
+from torch.testing._utils import wrapper_set_seed
 from torch.utils import _pytree as pytree
 
 import covan_mlir
@@ -45,8 +46,6 @@ SECONDS = 180.0
 """Per sample."""
 NOT_TRIED = {"no gradients", "not run by eager", "not compiled forward"}
 _CHARACTERS = 300
-_SEEDS = common_methods_invocations.wrapper_set_seed
-"""By which OpInfo calls what draws random numbers."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Call(nn.Module):
 
     def __init__(self, sample: Sample, dtype: torch.dtype | None = None) -> None:
         super().__init__()
-        seeded = sample.wrapper is _SEEDS
+        seeded = sample.wrapper is wrapper_set_seed
         self.sample, self.dtype = dataclasses.replace(sample, wrapper=_called) if seeded else sample, dtype
 
     def forward(self, *tensors: Tensor) -> list[Tensor]:

@@ -14,9 +14,13 @@ from plain_chains import Writer
 from test_cuda_kernels import interpreted, spills
 from test_cuda_products import SMALL, match_of
 from test_integer_products import CASES, SIGNED, UNSIGNED, product
+from test_quantized import Layer
 
+import covan_mlir
+from covan_mlir import CompileOptions
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.expression import Affine, Apply, Const, Expr, Window
+from covan_mlir.fred.interpret import interpret as in_numbers
 from covan_mlir.kir.interpretation import interpret
 from covan_mlir.lowering.kernels.cuda.compile import available, compile_kernel
 from covan_mlir.lowering.kernels.cuda.device import DEVICES
@@ -63,7 +67,12 @@ def convolution(zero: int) -> Chain:
     w = Writer("i32", n=2, f=20, p=7, q=9, c=5, r=3, s=3, y=7, x=9)
     w.input("a", "ncyx", "i8")
     b = w.input("b", "fcrs", "i8")
-    at = (Affine.of([("n", 1)]), Affine.of([("c", 1)]), Affine.of([("p", 1), ("r", 1)], -1), Affine.of([("q", 1), ("s", 1)], -1))
+    at = (
+        Affine.of([("n", 1)]),
+        Affine.of([("c", 1)]),
+        Affine.of([("p", 1), ("r", 1)], -1),
+        Affine.of([("q", 1), ("s", 1)], -1),
+    )
     a = Window("a", "i8", at, Const(zero - 256 if zero > 127 else zero, "i8"))
     w.reduce("s", "nfpq", "add", "crs", Apply("arith.muli", (widened(a, UNSIGNED, zero), widened(b, SIGNED)), "i32"))
     return requantized(w, "nfpq", "f", 0)
@@ -128,6 +137,34 @@ def test_code_has_matrix_instructions_of_integers(architecture: str) -> None:
         assert "cvt.rni.f32.f32" in binary.ptx  # steps are made in registers
         assert "st.global" in binary.ptx
         assert spills(binary, architecture) == 0
+
+
+def test_steps_that_are_read_as_numbers(tmp_path: Path) -> None:
+    """Those without a sign are no negative numbers."""
+    chains = []
+    for op in ("arith.uitofp", "arith.sitofp"):
+        w = Writer("f32", i=20, j=33, k=50)
+        a, b = w.input("a", "ik", "i8"), w.input("b", "jk")
+        w.reduce("s", "ij", "add", "k", Apply("arith.mulf", (Apply(op, (a,), "f32"), b), "f32"))
+        w.map("y", "ij", Apply("arith.mulf", (w.read("s"), Const(0.5, "f32")), "f32"))
+        chains.append(w.chain("y"))
+    arrays = [arrays_of(chain, 3) for chain in chains]
+    ready = [
+        (kernel(chain), [torch.from_numpy(values[one.name]) for one in chain.inputs], len)
+        for chain, values in zip(chains, arrays, strict=True)
+    ]
+    for chain, values, got in zip(chains, arrays, interpreted(tmp_path, ready), strict=True):
+        np.testing.assert_allclose(got.numpy(), in_numbers(chain, values, "f64")["y"], rtol=1e-5, atol=1e-3)
+
+
+def test_a_model_whose_layers_multiply_steps() -> None:
+    options = CompileOptions(fuse_reductions="always")
+    exe = covan_mlir.compile_module(Layer().eval(), (torch.randn(2, 17, 64),), options=options, target="cuda:sm_80")
+    placed = [one for one in exe.lineage.operators() if one.kernel and one.operator.accumulator == "i32"]
+    assert [one.operator.kind for one in placed] == ["linear", "linear"]
+    assert {"linear", "gelu", "quantize_per_tensor_1"} <= {action.name for action in placed[0].actions}
+    assert all(re.search(rb"mma\.sync\S*\.s8\.s8", exe.kernel_code(one.site)) for one in placed)
+    assert exe.verify(), str(exe.verify())
 
 
 def test_what_has_no_instruction_is_refused_and_says_why() -> None:

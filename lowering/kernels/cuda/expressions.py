@@ -438,7 +438,9 @@ class TileEvaluator:
         ):
             raise UnsupportedError(f"no code for {expr.op} of what may be negative")
         name = "arith.divsi" if op == "floordivsi" else expr.op
-        return replace(self._operation(name, plain, dtype, steps, depth, expr), limits=limits if fits else I32 if wraps else None)
+        return replace(
+            self._operation(name, plain, dtype, steps, depth, expr), limits=limits if fits else I32 if wraps else None
+        )
 
     def _folded(self, op: str, args: list[Tile]) -> Tile | None:
         # A positive number as a pending factor of a tile.

@@ -101,7 +101,9 @@ def _candidates(task: ProductTask, device: CudaDevice) -> Iterator[TileSchedule]
         if not (8 <= held <= 128 or (warps == 2 and held < 8)) or parts > max(1, task.depth // _SHORTEST):
             continue
         least = DEPTH if task.integers else LEAST
-        fits = all(block <= max(LEAST, power_of_two(size)) for block, size in ((tall, task.rows), (broad, task.columns)))
+        fits = all(
+            block <= max(LEAST, power_of_two(size)) for block, size in ((tall, task.rows), (broad, task.columns))
+        )
         if deep * task.bytes <= 256 and fits and least <= deep <= max(least, power_of_two(task.depth)):
             yield TileSchedule("loop", task.axes, tall, deep, broad, parts, warps, stages, device.precision)
 

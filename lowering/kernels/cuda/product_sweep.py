@@ -55,7 +55,9 @@ def _sums(product: MatrixProduct) -> tuple[list[Reduce], Expr]:
 def _sum(product: MatrixProduct, name: str, term: Expr) -> Reduce:
     step = product.step
     read = Scope(product.chain, {}).axes(term)
-    return Reduce(name, tuple(axis for axis in step.axes if axis in read), step.over, "add", term, step.initial, step.dtype)
+    return Reduce(
+        name, tuple(axis for axis in step.axes if axis in read), step.over, "add", term, step.initial, step.dtype
+    )
 
 
 def _local(one: Reduce) -> Local:
