@@ -75,8 +75,7 @@ class _Compiled:
             with _lock:
                 run = self._runs.get(key)
                 if run is None:
-                    run = differentiable(self._graph, args, self._names, self._compile) if learns else self._fixed(args)
-                    self._runs[key] = run
+                    run = self._runs[key] = self._learning(args) if learns else self._fixed(args)
         return run(*args)
 
     def _fixed(self, args: Sequence[Any]) -> Callable[..., Any]:
@@ -85,8 +84,18 @@ class _Compiled:
             with torch.no_grad():
                 return self._compile(self._graph, *args)
         except CovanError as error:
-            log.warning("a graph of %d operations runs in eager mode: %s", _operations(self._graph), error)
-            return self._graph
+            return self._eager(error)
+
+    def _learning(self, args: Sequence[Any]) -> Callable[..., Any]:
+        """What runs the graph where gradients may be asked for."""
+        try:
+            return differentiable(self._graph, args, self._names, self._compile)
+        except CovanError as error:
+            return self._eager(error)
+
+    def _eager(self, error: CovanError) -> Callable[..., Any]:
+        log.warning("a graph of %d operations runs in eager mode: %s", _operations(self._graph), error)
+        return self._graph
 
     def _compile(self, model: Any, *args: Any) -> Executable:
         exe = compile_module(model, args, target=self._target, options=self._options)

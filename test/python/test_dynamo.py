@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import covan_mlir
@@ -61,6 +62,22 @@ def test_a_graph_that_cannot_be_compiled_runs_in_eager_mode_and_says_so(caplog: 
     assert "runs in eager mode" in caplog.text
     assert "random numbers" in caplog.text
     assert f"test_dynamo.py:{drawing.__code__.co_firstlineno + 1}" in caplog.text
+
+
+def test_what_has_no_derivatives_for_the_compiler_runs_in_eager_mode(caplog: pytest.LogCaptureFixture) -> None:
+    """torch says wrongly how large the sparse gradients of weighted bags are."""
+    table, indices = torch.randn(4, 5, requires_grad=True), torch.tensor([[1, 2], [0, 1]])
+
+    def bags(weights: torch.Tensor) -> torch.Tensor:
+        return F.embedding_bag(indices, table, mode="sum", sparse=True, per_sample_weights=weights).exp()
+
+    weights = torch.randn(2, 2)
+    with caplog.at_level(logging.WARNING, logger="covan_mlir"):
+        result = torch.compile(bags, backend="covan")(weights)
+    torch.testing.assert_close(result, bags(weights))
+    (own,), (eager,) = (torch.autograd.grad(y.sum(), table) for y in (result, bags(weights)))
+    torch.testing.assert_close(own.to_dense(), eager.to_dense())
+    assert "runs in eager mode: AOTAutograd has no derivatives" in caplog.text
 
 
 def drawing(x: Tensor) -> Tensor:

@@ -28,6 +28,8 @@ import covan_mlir
 from covan_mlir.frontend.rules import RULES
 from covan_mlir.training.aot import differentiable
 
+aten = torch.ops.aten
+
 
 class _ByRules(TorchDispatchMode):
     """Asks rules what they give for the backward operators that eager runs, and compares."""
@@ -86,6 +88,15 @@ def test_largest_of_windows(data: st.DataObject, axes: int) -> None:
     ceil_mode = data.draw(st.booleans())
     x = _random(2, 3, *sizes).round()  # many are equal
     compare_rule("max_pool", lambda x: pool(x, kernel, stride, padding, dilation, ceil_mode), x)
+
+
+@given(st.data(), st.integers(2, 3))
+def test_windows_where_random_numbers_say(data: st.DataObject, axes: int) -> None:
+    kernel, places = data.draw(_numbers(1, 3, axes)), data.draw(_numbers(1, 4, axes))
+    sizes = [k + count + data.draw(st.integers(0, 5)) for k, count in zip(kernel, places, strict=True)]
+    op = aten.fractional_max_pool2d.default if axes == 2 else aten.fractional_max_pool3d.default
+    given = _random(2, 3, *sizes).round(), kernel, places, torch.rand(2, 3, axes, dtype=torch.float64)
+    torch.testing.assert_close(RULES[op](*given), op(*given), rtol=0, atol=0)
 
 
 @given(_numbers(1, 7, 3), _numbers(1, 5, 3), st.sampled_from(["avg", "max"]), st.integers(2, 3))
@@ -173,6 +184,11 @@ def test_likelihoods(shape: tuple[int, ...], reduction: str) -> None:
         compare_rule("nll_loss", lambda x, own=own: F.nll_loss(x, label, own, None, 3, None, reduction), values)
 
 
+def test_activations_that_draw_outside_training() -> None:
+    op, given = aten.rrelu_with_noise_functional.default, (_random(5, 4), _random(5, 4), 0.1, 0.4, False)
+    torch.testing.assert_close(RULES[op](*given), op(*given))
+
+
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("p", [1, 2])
 def test_margins(reduction: str, p: int) -> None:
@@ -237,6 +253,44 @@ def test_a_matrix_without_an_inverse_is_an_error_as_in_eager(caplog: pytest.LogC
     assert not [record for record in caplog.records if record.levelno > logging.INFO]  # nothing ran in eager mode
 
 
+class _Of(torch.nn.Module):
+    """A function as a graph."""
+
+    def __init__(self, function: Callable[..., list[Tensor]]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *tensors: Tensor) -> list[Tensor]:
+        return self.function(*tensors)
+
+
+def test_views_that_begin_where_a_tensor_says(caplog: pytest.LogCaptureFixture) -> None:
+    """Of an argument, of what is returned as well, of what is computed."""
+    graph = _Of(lambda x, start: [x.narrow(0, start, 2), y := x.t().sin(), view := y.narrow(1, start, 2), view.exp()])
+    x = _random(5, 4)
+    run = differentiable(
+        graph, [x.clone().requires_grad_(), torch.tensor(1)], ["x", "start"], covan_mlir.compile_module
+    )
+    for start in map(torch.tensor, (1, 3, -4)):  # it is traced with the first
+        own, eager = x.clone().requires_grad_(), x.clone().requires_grad_()
+        results, expected = run(own, start), graph(eager, start)
+        torch.testing.assert_close(results, expected)
+        weights = [_random(*result.shape) for result in expected]
+        slopes = (torch.autograd.grad(y, of, weights) for y, of in ((results, own), (expected, eager)))
+        torch.testing.assert_close(*slopes)
+    assert not [record for record in caplog.records if record.levelno > logging.INFO]  # nothing ran in eager mode
+
+
+def test_conjugates_that_are_kept(caplog: pytest.LogCaptureFixture) -> None:
+    graph = _Of(lambda x: [(torch.complex(x, x.exp()) @ torch.complex(x, 2 * x)).mH.sin().abs()])
+    own, eager = _random(3, 3).requires_grad_(), _random(3, 3).requires_grad_()
+    run = differentiable(graph, [own], ["x"], covan_mlir.compile_module)
+    weights = _random(3, 3) + 1
+    expected = torch.autograd.grad(graph(eager), eager, weights)
+    torch.testing.assert_close(torch.autograd.grad(run(own), own, weights), expected)
+    assert not [record for record in caplog.records if record.levelno > logging.INFO]
+
+
 COMPILED = (
     "nn.functional.max_pool2d", "nn.functional.avg_pool2d", "nn.functional.adaptive_avg_pool2d", "cdist",
     "nn.functional.mish", "nn.functional.pad.replicate", "nn.functional.interpolate.bilinear", "masked_scatter",
@@ -250,7 +304,7 @@ def test_a_few_operators_compiled(dtype: str) -> None:
     draw = random.Random(dtype)
     for op in draw.sample(COMPILED, 3):
         key = Key(op, dtype, draw.randrange(len(opinfo_samples.samples(op, dtype))))
-        outcome, reason, verdicts = gradients.judged(key, verify=True)
+        outcome, reason, verdicts = gradients.judged(key, gradients.Question(verify=True))
         assert outcome in {"agrees", "no gradients"}, f"{key}: {reason}"
         assert all(verdict == ("yes", "") for verdict in verdicts), f"{key}: {verdicts}"
 

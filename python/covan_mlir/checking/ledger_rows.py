@@ -20,7 +20,8 @@ _PHASE = "source"
 _GIVEN = frozenset({CARRIED, ELEMENT})
 _NUMBERS = frozenset(("int", "float", "bool"))
 _TAKES_FUNCTIONS = "higher_order."
-_FILLED = "aten.full.default"
+_AHEAD = frozenset({"aten.full.default", "aten.clone.default"})
+"""What is left of an action of which all was computed ahead of time, or which of its operands it chooses."""
 _SLICES = frozenset({"aten.slice.Tensor", "aten.slice_scatter.default", "aten.select.int", "aten.expand.default"})
 _PUT_TOGETHER = frozenset({"aten.cat.default", "aten.slice_scatter.default", "aten.complex.default"})
 
@@ -204,12 +205,12 @@ def _reads(
         return
     read |= _in_bodies(lineage, action)
     constant = subject.source().constant
-    folded = any(part.op == _FILLED and action.op != _FILLED for part in action.parts)
+    folded = any(part.op in _AHEAD and action.op != part.op for part in action.parts)
     for given in action.inputs:
         gives = {part.id for part in lineage.actions[given].parts}
         if folded and all(constant[part] for part in gives):  # what was computed of it ahead of time reads it no more
             continue
-        if given == min(action.inputs) and _asks_pooled_size(action.op):
+        if given == min(action.inputs) and _asks_first_size(action.op):
             continue
         there = (
             read & _through_vanished(lineage.actions, given, sizes)
@@ -276,11 +277,11 @@ def _asks_sizes(op: str) -> bool:
     return name.endswith(("_as", "_like")) or name.startswith("new_")
 
 
-def _asks_pooled_size(op: str) -> bool:
-    """Whether an operator differentiates a pooling: of what was pooled, which was computed before the gradient and the
-    places of the largest elements, it asks the size."""
+def _asks_first_size(op: str) -> bool:
+    """Whether an operator differentiates a pooling or a likelihood: of what was pooled, or of the logarithms, which were
+    computed before the gradient and all else that it reads, it asks the size."""
     name = op.removeprefix("aten.").partition(".")[0]
-    return "_pool" in name and name.endswith("_backward")
+    return name.endswith("_backward") and ("_pool" in name or name.startswith("nll_loss"))
 
 
 def _through_vanished(actions: Sequence[Action], given: int, sizes: AbstractSet[int]) -> set[int]:

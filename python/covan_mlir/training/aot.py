@@ -19,7 +19,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from covan_mlir.compilation.captured import EXPORT_LOCK
-from covan_mlir.errors import CovanError
+from covan_mlir.errors import CovanError, ExportError
 from covan_mlir.training.graphs import described, program_of, results_of
 from covan_mlir.training.roles import tell_roles
 from covan_mlir.training.whole_operators import differentiated_whole
@@ -65,7 +65,11 @@ def partitioned(
     graph: torch.nn.Module, arguments: Sequence[Any], names: Sequence[str], forward: Take, backward: Take
 ) -> Callable[..., Any]:
     """What computes a graph, and its gradients, by what is given for the two graphs: the forward graph keeps what the
-    cheapest backward graph needs (the minimal cut of AOTAutograd). Their calls tell what they are for."""
+    cheapest backward graph needs (the minimal cut of AOTAutograd). Their calls tell what they are for.
+
+    Raises:
+        ExportError: AOTAutograd does not take the graph.
+    """
 
     def taken(take: Take) -> Any:
         def compiler(gm: GraphModule, example_inputs: Any) -> Any:
@@ -86,15 +90,21 @@ def partitioned(
         differentiated_whole(),
         config.patch(force_non_lazy_backward_lowering=True),
     ):
-        compiled: Callable[..., Any] = aot_module_simplified(
-            cast(GraphModule, graph),
-            shown,
-            fw_compiler=taken(forward),
-            bw_compiler=taken(backward),
-            inference_compiler=taken(forward),
-            partition_fn=_cut,
-            keep_inference_input_mutations=False,
-        )
+        try:
+            compiled: Callable[..., Any] = aot_module_simplified(
+                cast(GraphModule, graph),
+                shown,
+                fw_compiler=taken(forward),
+                bw_compiler=taken(backward),
+                inference_compiler=taken(forward),
+                partition_fn=_cut,
+                keep_inference_input_mutations=False,
+            )
+        except CovanError:
+            raise
+        except Exception as error:  # of any kind: what no kernel of torch's says the sizes of, or says wrongly
+            first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+            raise ExportError(f"AOTAutograd has no derivatives: {type(error).__name__}: {first}") from error
     if context.fw_metadata is not None:  # no memory of saved tensors is taken for results: gradients may be asked again
         context.fw_metadata.bw_donated_idxs = []
     return compiled

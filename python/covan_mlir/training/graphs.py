@@ -25,6 +25,7 @@ from torch.utils import _pytree as pytree
 
 from covan_mlir.errors import ExportError
 from covan_mlir.training.draws import Draw, taken_out
+from covan_mlir.training.outside import is_outside, take_tensors_for_numbers, taken_apart
 
 
 class Source(NamedTuple):
@@ -46,12 +47,28 @@ class Source(NamedTuple):
         return value if self.strides is None else _laid_out(value, self.strides)
 
 
+class Piece(NamedTuple):
+    """A result that torch computes when the program has run: a number, or a view (`outside`).
+
+    Attributes:
+        graph: of it.
+        takes: where its arguments are.
+    """
+
+    graph: GraphModule
+    takes: tuple[Source, ...]
+
+    def of(self, results: Sequence[Any], given: Sequence[Any]) -> Any:
+        """The result."""
+        return self.graph(*(source.of(results, given) for source in self.takes))
+
+
 class Check(NamedTuple):
     """A call that raises an error or does nothing: torch's own, after the program has run.
 
     Attributes:
         structure: of its arguments.
-        leaves: of its arguments, with a `Source` for each tensor.
+        leaves: of its arguments, with what gives it for each tensor.
     """
 
     target: Callable[..., None]
@@ -60,7 +77,7 @@ class Check(NamedTuple):
 
     def run(self, results: Sequence[Any], given: Sequence[Any]) -> None:
         """Raise the error, if there is one."""
-        leaves = [leaf.of(results, given) if isinstance(leaf, Source) else leaf for leaf in self.leaves]
+        leaves = [leaf.of(results, given) if isinstance(leaf, Source | Piece) else leaf for leaf in self.leaves]
         args, kwargs = pytree.tree_unflatten(leaves, self.structure)
         self.target(*args, **kwargs)
 
@@ -84,7 +101,7 @@ class GraphProgram:
     draws: tuple[Draw, ...]
     constants: tuple[Tensor, ...]
     takes: tuple[int, ...]
-    gives: tuple[Source | None, ...]
+    gives: tuple[Source | Piece | None, ...]
     checks: tuple[Check, ...] = ()
 
     def call(self, run: Callable[..., Sequence[Any]], arguments: Sequence[Any]) -> list[Any]:
@@ -95,7 +112,8 @@ class GraphProgram:
         """
         with torch.no_grad():
             given = [*arguments, *(draw(arguments) for draw in self.draws), *self.constants]
-            results = run(*(given[k] for k in self.takes)) if self.program.graph_signature.output_specs else ()
+            taken = [x if isinstance(x := given[k], Tensor) else torch.tensor(x) for k in self.takes]
+            results = run(*taken) if self.program.graph_signature.output_specs else ()
             for check in self.checks:
                 check.run(results, given)
             return [None if what is None else what.of(results, given) for what in self.gives]
@@ -117,6 +135,7 @@ def program_of(
     held, updates = held or {}, updates or {}
     module = copy.deepcopy(module)
     graph = module.graph
+    take_tensors_for_numbers(graph)
     given = graph.find_nodes(op="placeholder")
     names = {given[position]: name for position, (name, _) in held.items()}
     checking = _checks_taken_out(graph)
@@ -130,7 +149,7 @@ def program_of(
     changed = {updates[position]: node for position, node in enumerate(results) if position in updates}
     returned: dict[Node, int] = {}
     seen = [not isinstance(told, SavedForBackwardsAOTOutput) for told in described(graph)]
-    gives = tuple(_source(results[k], given, returned, seen[k]) for k in range(len(results)) if k not in updates)
+    gives = tuple(_given(results[k], given, returned, seen[k]) for k in range(len(results)) if k not in updates)
     checks = tuple(_check(node, given, returned) for node in checking)
     for node in reversed(checking):
         graph.erase_node(node)
@@ -139,8 +158,10 @@ def program_of(
     for node in graph.find_nodes(op="placeholder"):
         if not node.users:
             graph.erase_node(node)
-        elif not isinstance(node.meta.get("val"), Tensor):
+        elif not isinstance(value := node.meta.get("val"), Tensor):
             raise ExportError(f"argument {node.name} of a graph of derivatives is no tensor")
+        elif value.is_conj() or value.is_neg():  # what torch reads another way than it is in memory: not what is given
+            node.meta = {**node.meta, "val": torch.empty_like(value)}
     taken = graph.find_nodes(op="placeholder")
     program = _exported(module, names, changed, list(returned), dict(held.values()))
     takes = tuple(given.index(node) for node in taken if node not in names)
@@ -182,16 +203,24 @@ def _checks_taken_out(graph: Graph) -> list[Node]:
 def _check(node: Node, given: list[Node], returned: dict[Node, int]) -> Check:
     _, target, *args = node.args
     leaves, structure = pytree.tree_flatten((args, dict(node.kwargs)))
-    sources = tuple(_source(leaf, given, returned, False) if isinstance(leaf, Node) else leaf for leaf in leaves)
+    sources = tuple(_given(leaf, given, returned, False) if isinstance(leaf, Node) else leaf for leaf in leaves)
     return Check(cast(Callable[..., None], target), structure, sources)
 
 
-def _source(node: Any, given: Sequence[Node], returned: dict[Node, int], seen: bool) -> Source | None:
-    """Where a result is; users see it, or it is only kept for the backward graph."""
+def _given(node: Any, given: Sequence[Node], returned: dict[Node, int], seen: bool) -> Source | Piece | None:
+    """What gives a result; users see it, or it is only kept for the backward graph."""
     if node is None:
         return None
     if not isinstance(node, Node):
         raise ExportError(f"a graph of derivatives returns {node!r}, which is no tensor")
+    if node not in given and is_outside(node):
+        piece, tensors = taken_apart(node)
+        return Piece(piece, tuple(_source(tensor, given, returned, True) for tensor in tensors))
+    return _source(node, given, returned, seen)
+
+
+def _source(node: Node, given: Sequence[Node], returned: dict[Node, int], seen: bool) -> Source:
+    """Where a tensor is."""
     if node in given:
         return Source("given", given.index(node))
     value = node.meta["val"]
