@@ -278,7 +278,7 @@ def _asks_sizes(op: str) -> bool:
 
 
 def _asks_first_size(op: str) -> bool:
-    """Whether an operator differentiates a pooling or a likelihood: of what was pooled, or of the logarithms, which were
+    """Whether an operator differentiates a pooling or a likelihood: of what was pooled, or of the logarithms, which are
     computed before the gradient and all else that it reads, it asks the size."""
     name = op.removeprefix("aten.").partition(".")[0]
     return name.endswith("_backward") and ("_pool" in name or name.startswith("nll_loss"))
