@@ -16,7 +16,7 @@ from command_line import said
 from jax import export as jax_export
 from jax import lax
 from jax_programs import ALL, Programs
-from limits import part
+from limits import part, some
 
 import covan_mlir
 from covan_mlir.errors import ExportError, InputError
@@ -179,8 +179,8 @@ def _array(tensor: torch.Tensor) -> Any:
 
 @pytest.mark.parametrize("kind", part(ALL, ("sums",)))
 def test_functions_compiled(kind: str) -> None:
-    """The same, compiled; and its lineage holds."""
-    programs = ALL[kind]
+    """Some of them, compiled; and the lineage holds."""
+    programs = dict(some([*ALL[kind].items()], 4))
     args = tuple(own for _, own in programs.values())
     exe = covan_mlir.compile_module(jax.jit(_whole(programs)), args)
     close(exe(*args), jax.jit(_whole(programs))(*args), 1e-4)
