@@ -76,6 +76,14 @@ def covan(*args: str, cwd: Path, before: str = "") -> subprocess.CompletedProces
     return subprocess.run([sys.executable, "-c", code, *args], cwd=cwd, capture_output=True, text=True, check=False)
 
 
+def said(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> str:
+    """Run a command in this process; what it writes to standard output, and to standard error where it fails."""
+    capsys.readouterr()
+    assert cli.main(args) == code
+    out, err = capsys.readouterr()
+    return out + err if code else out
+
+
 def fails(capsys: pytest.CaptureFixture[str], *args: str, code: int = 1) -> tuple[str, str]:
     """Run a command that fails; its error and its hint, without their labels."""
     capsys.readouterr()

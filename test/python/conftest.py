@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import logging
 import os
 
@@ -47,6 +49,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "vulkan" in item.nodeid.lower())
 
 
+def pytest_collection_finish() -> None:
+    """All modules are imported, millions of objects that stay: no collection of garbage has to look at them."""
+    gc.collect()
+    gc.freeze()
+
+
 class _Listener(logging.Handler):
     """Writes down what is told from warnings on."""
 
@@ -69,6 +77,15 @@ def kernels_of_our_own(request: pytest.FixtureRequest) -> Iterator[None]:
     log.removeHandler(handler)
     lost = [text for text in told if "no kernels of covan's own" in text]
     assert not lost or request.node.get_closest_marker("loses_kernels"), lost[0]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_is_kept(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What functions of a module remember goes when its last test is done: programs, with their models and lineages."""
+    yield
+    for value in vars(request.module).values():
+        if isinstance(value, functools._lru_cache_wrapper) and value.__module__ == request.module.__name__:
+            value.cache_clear()
 
 
 @pytest.fixture

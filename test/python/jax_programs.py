@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from limits import SWEEP
 
 _RNG = np.random.default_rng(0)
 
@@ -162,7 +163,7 @@ CONTROL: Programs = {
     "mapped": (lambda x: (lax.map(lambda a: jnp.sin(a).sum(), x), jax.vmap(lambda a: a @ a.T)(x)), (X,)),
     "derivatives": (lambda v: (jax.hessian(lambda x: (jnp.sin(x) ** 2).sum())(v), jax.jvp(jnp.sin, (v,), (v,))), (V,)),
     "random numbers": (
-        lambda k: (jax.random.normal(k, (3,)), jax.random.randint(k, (3,), 0, 9), jax.random.permutation(k, 8)),
+        lambda k: jax.random.normal(k, (3,)),
         (KEY,),
     ),
     "linear algebra": (
@@ -188,4 +189,9 @@ CONTROL: Programs = {
         (V,),
     ),
 }
+if SWEEP:  # the same generator, written out again and again
+    CONTROL["more random numbers"] = (
+        lambda k: (jax.random.randint(k, (3,), 0, 9), jax.random.permutation(k, 8)),
+        (KEY,),
+    )
 ALL = {"elements": ELEMENTS, "shapes": SHAPES, "sums": SUMS, "windows": WINDOWS, "control": CONTROL}

@@ -23,6 +23,11 @@ sweep = pytest.mark.skipif(not SWEEP, reason="like those that are run (all of th
 """What shows no more than others do, somewhere else."""
 
 
+def many(usual: int, swept: int) -> int:
+    """How many of what is alike: ``usual`` in every run, ``swept`` in a sweep."""
+    return swept if SWEEP else usual
+
+
 def part(values: Iterable[Any], kept: Collection[Any]) -> list[Any]:
     """Parameters of a test, those of several names as tuples: in every run those that are ``kept``, in a sweep all."""
     rest = ((value, value if isinstance(value, tuple) else (value,)) for value in values)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import covan, fails
+from command_line import fails, said
 
 MODEL = textwrap.dedent("""
     import torch
@@ -27,20 +27,16 @@ def layers(here: Path) -> Path:
     return here
 
 
-def test_from_a_model_to_an_artifact(layers: Path) -> None:
+def test_from_a_model_to_an_artifact(layers: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("quantize", "layers.py:make", "--calibration", "data.npz", "--keep", "0", "--report", "cost.json")
-    done = covan(*arguments, cwd=layers)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("1 layers in int8, 1 in float; the results have ")
+    assert said(capsys, *arguments).startswith("1 layers in int8, 1 in float; the results have ")
     cost = json.loads((layers / "cost.json").read_text())
     assert [(cost["calls"], layer["name"]) for layer in cost["layers"]] == [(3, "2")]
     assert cost["left"] == [{"name": "0", "why": "kept"}]
-    compiled = covan("compile", "layers.pt2", "-o", "one.covan", cwd=layers)
-    assert compiled.returncode == 0, compiled.stderr
-    other = covan("quantize", "layers.py:make", "--mode", "weights-int4", "--group", "8", "-o", "b.covan", cwd=layers)
-    assert other.returncode == 0, other.stderr
+    said(capsys, "compile", "layers.pt2", "-o", "one.covan")
+    said(capsys, "quantize", "layers.py:make", "--mode", "weights-int4", "--group", "8", "-o", "b.covan")
     for artifact in ("one.covan", "b.covan"):
-        assert covan("verify", artifact, cwd=layers).returncode == 0
+        said(capsys, "verify", artifact)
 
 
 def test_mistakes(layers: Path, capsys: pytest.CaptureFixture[str]) -> None:

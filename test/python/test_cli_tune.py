@@ -6,26 +6,22 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import covan, fails
+from command_line import fails, said
 
 from covan_mlir.lowering.kernels import database
 
 
-def test_from_a_model_to_records_and_back(here: Path) -> None:
-    tune = covan("tune", "models.py:make", "--minutes", "0.01", "--records", "kept.sqlite", "--json", cwd=here)
-    assert tune.returncode == 0, tune.stderr
-    told = json.loads(tune.stdout.removeprefix("hello from the factory\n"))
+def test_from_a_model_to_records_and_back(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tune = said(capsys, "tune", "models.py:make", "--minutes", "0.01", "--records", "kept.sqlite", "--json")
+    told = json.loads(tune.removeprefix("hello from the factory\n"))
     assert [row["what"] for row in told["rows"]] == ["linear, softmax"]
-    shown = covan("records", "--records", "kept.sqlite", cwd=here)
-    assert " kernels were timed on this machine" in shown.stdout
-    assert covan("records", "--records", "kept.sqlite", "--export", "lines", cwd=here).returncode == 0
+    assert " kernels were timed on this machine" in said(capsys, "records", "--records", "kept.sqlite")
+    said(capsys, "records", "--records", "kept.sqlite", "--export", "lines")
     count = len((here / "lines").read_text().splitlines())
-    read = covan("records", "--records", "other.sqlite", "--import", "lines", cwd=here)
-    assert read.stdout == f"other.sqlite: {count} records added\n"
-    compiled = covan("compile", "models.py:make", "--records", "other.sqlite", "-o", "m.covan", cwd=here)
-    assert compiled.returncode == 0, compiled.stderr
-    explained = covan("explain", "m.covan", "--fusion", cwd=here)
-    assert "to be the best" in explained.stdout
+    read = said(capsys, "records", "--records", "other.sqlite", "--import", "lines")
+    assert read == f"other.sqlite: {count} records added\n"
+    said(capsys, "compile", "models.py:make", "--records", "other.sqlite", "-o", "m.covan")
+    assert "to be the best" in said(capsys, "explain", "m.covan", "--fusion")
 
 
 def test_mistakes(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

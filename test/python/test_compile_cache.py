@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import covan, fails
+from command_line import covan, fails, said
 from limits import part
 from torch import nn
 
@@ -356,17 +356,19 @@ def test_in_the_users_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert answers.store() == Store(tmp_path / "covan" / "programs", 2 << 30)
 
 
-def test_command_line(programs: Path, tmp_path: Path) -> None:
-    (tmp_path / "model.py").write_text("import torch\n\ndef make():\n    return torch.nn.ReLU(), (torch.ones(4),)\n")
-    compile_ = ("compile", "model.py:make", "-o", "m.covan")
-    assert covan(*compile_, "--no-cache", cwd=tmp_path).returncode == 0
-    assert covan("cache", cwd=tmp_path).stdout.startswith(f"{programs}: 0 programs, 0 bytes of at most 2.0 GiB\n")
-    assert "compiled before" not in covan(*compile_, "--debug", cwd=tmp_path).stderr
-    assert covan("cache", cwd=tmp_path).stdout.startswith(f"{programs}: 1 programs, ")
-    again = covan(*compile_, "--debug", cwd=tmp_path)
+def test_command_line(
+    programs: Path, here: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    compile_ = ("compile", "models.py:make", "-o", "m.covan")
+    said(capsys, *compile_, "--no-cache")
+    assert said(capsys, "cache").startswith(f"{programs}: 0 programs, 0 bytes of at most 2.0 GiB\n")
+    said(capsys, *compile_)
+    assert said(capsys, "cache").startswith(f"{programs}: 1 programs, ")
+    assert "compiled before" not in caplog.text
+    again = covan(*compile_, "--debug", cwd=here)  # in another process
     assert "compiled before" in again.stderr
-    assert json.loads(covan("explain", "m.covan", "--json", cwd=tmp_path).stdout)["found"]
-    assert covan("cache", "--clear", cwd=tmp_path).stdout.startswith(f"{programs}: 0 programs, ")
+    assert json.loads(said(capsys, "explain", "m.covan", "--json"))["found"]
+    assert said(capsys, "cache", "--clear").startswith(f"{programs}: 0 programs, ")
 
 
 def test_command_without_a_folder(

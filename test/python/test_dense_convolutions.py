@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from dense_chains import MACHINE, Arrays, arrays_of, channels_last, check, convolution, f, kernel, near, written_by
-from limits import part
+from limits import SWEEP, many, part
 from plain_chains import Writer
 from torch import nn
 
@@ -78,10 +78,10 @@ def test_filters_packed_ahead_of_time() -> None:
             for pair in choice.schedules()
             if pair[0].template.name == "convolution" and pair[1].to_json()["packed"]
         ]
-        picked = [packed[0], *random.Random(0).sample(packed, 2)]
+        picked = [packed[0], *random.Random(0).sample(packed, many(1, 2))]
         written = [candidate.write(schedule, f"{name}{n}") for n, (candidate, schedule) in enumerate(picked)]
         kernels = [one.executable for one in written if isinstance(one, Selection)]
-        assert len(kernels) == 3
+        assert len(kernels) == len(picked)
         alone, arrays = Standalone(kernels), arrays_of(chain, 6)
         want = interpret(chain, arrays, "f64")["y"]
         for one in kernels:
@@ -169,7 +169,7 @@ LAST = {
 
 @pytest.mark.parametrize("weight", [True, False])
 def test_depthwise_convolutions_of_images_with_channels_last(weight: bool) -> None:
-    """Lanes along channels, in memory as they are: every schedule's tile, filters turned ahead of time and in place."""
+    """Lanes along channels, in memory as they are: the best tile and others; filters turned ahead of time or there."""
     chains = {
         name: dataclasses.replace(
             last := channels_last(chain),
@@ -182,7 +182,8 @@ def test_depthwise_convolutions_of_images_with_channels_last(weight: bool) -> No
         listed = choices(chain, CpuTarget(MACHINE))
         assert not isinstance(listed, Refusal)
         mine = [pair for pair in listed.schedules() if pair[0].template.name == "channels_last"]
-        for n, (candidate, schedule) in enumerate([mine[0], random.Random(0).choice(mine)]):
+        picked = [mine[0], random.Random(0).choice(mine)]
+        for n, (candidate, schedule) in enumerate(picked if SWEEP else picked[:1] if weight else picked[1:]):
             written = candidate.write(schedule, f"{name}{n}".replace(" ", "_"))
             assert isinstance(written, Selection)
             kernels[f"{name}{n}"] = written.executable
@@ -190,7 +191,7 @@ def test_depthwise_convolutions_of_images_with_channels_last(weight: bool) -> No
     for name, chain in chains.items():
         arrays = arrays_of(chain, 6)
         want = interpret(chain, arrays, "f64")["y"]
-        for n in range(2):
+        for n in range(len(kernels) // len(chains)):
             run = alone[kernels[f"{name}{n}"].name]
             near(np.asarray(run(*(alone.buffer(a) for a in arrays.values())).to_host()), want, 100, "f32")
 

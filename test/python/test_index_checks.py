@@ -67,7 +67,7 @@ def test_computed_indices_are_checked_as_eager_checks_them(name: str) -> None:
 
 @pytest.mark.skipif(not devices.discover("vulkan"), reason="no Vulkan device here")
 @pytest.mark.parametrize("models", [ON_ARGUMENTS, COMPUTED], ids=["arguments", "computed"])
-@pytest.mark.parametrize("name", ["embedding", "index", "gather", "scatter_add"])
+@pytest.mark.parametrize("name", part(["embedding", "index", "gather", "scatter_add"], kept=["index", "scatter_add"]))
 def test_on_vulkan(models: dict[str, Callable[..., torch.Tensor]], name: str) -> None:
     x, model = torch.randn(ROWS, WIDTH), models[name]
     exe = covan_mlir.compile_module(model, (x, torch.tensor([0, 2, 1])), target="vulkan")

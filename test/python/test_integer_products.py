@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from dense_chains import MACHINE, assumed
-from limits import part
+from limits import many, part
 from plain_chains import Writer
 from torch import Tensor, nn
 
@@ -56,7 +56,7 @@ def product(
     return dataclasses.replace(chain, inputs=inputs)
 
 
-def kernels(chain: Chain, machine: Machine, count: int = 4) -> list[Executable]:
+def kernels(chain: Chain, machine: Machine, count: int = many(2, 4)) -> list[Executable]:
     """The kernel that is predicted to be the best of those that multiply words, and some others."""
     listed = choices(chain, CpuTarget(machine))
     if isinstance(listed, Refusal):

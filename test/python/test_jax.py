@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from command_line import covan
+from command_line import said
 from jax import export as jax_export
 from jax import lax
 from jax_programs import ALL, Programs
-from limits import part
+from limits import part, some
 
 import covan_mlir
 from covan_mlir.errors import ExportError, InputError
@@ -179,8 +179,8 @@ def _array(tensor: torch.Tensor) -> Any:
 
 @pytest.mark.parametrize("kind", part(ALL, ("sums",)))
 def test_functions_compiled(kind: str) -> None:
-    """The same, compiled; and its lineage holds."""
-    programs = ALL[kind]
+    """Some of them, compiled; and the lineage holds."""
+    programs = dict(some([*ALL[kind].items()], 4))
     args = tuple(own for _, own in programs.values())
     exe = covan_mlir.compile_module(jax.jit(_whole(programs)), args)
     close(exe(*args), jax.jit(_whole(programs))(*args), 1e-4)
@@ -256,16 +256,11 @@ def factory():
 """
 
 
-def test_the_command_line(tmp_path: Path) -> None:
-    def said(*args: str, code: int = 0) -> str:
-        result = covan(*args, cwd=tmp_path)
-        assert result.returncode == code, result.stderr
-        return result.stdout + result.stderr
-
-    (tmp_path / "net.py").write_text(FACTORY)
-    (tmp_path / "net.jax").write_bytes(jax_export.export(jax.jit(jnp.tanh))(X).serialize())
-    said("compile", "net.py:factory", "-o", "net.covan")
-    assert "head/exp" in said("explain", "net.covan")
-    assert "within tolerance" in said("compare", "net.covan", "--model", "net.py:factory")
-    assert "stablehlo.tanh" in said("info", "net.jax")
-    assert "symbolic_args_specs" in said("compile", "net.py:factory", "--dynamic", "x:0", code=2)
+def test_the_command_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "net.py").write_text(FACTORY)
+    (here / "net.jax").write_bytes(jax_export.export(jax.jit(jnp.tanh))(X).serialize())
+    said(capsys, "compile", "net.py:factory", "-o", "net.covan")
+    assert "head/exp" in said(capsys, "explain", "net.covan")
+    assert "within tolerance" in said(capsys, "compare", "net.covan", "--model", "net.py:factory")
+    assert "stablehlo.tanh" in said(capsys, "info", "net.jax")
+    assert "symbolic_args_specs" in said(capsys, "compile", "net.py:factory", "--dynamic", "x:0", code=2)

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 import torch
 from lies import KINDS, lies
-from limits import part, some
+from limits import many, part, some
 from symmetry import Json, is_true
 from torch import Tensor, nn
 from torch._higher_order_ops import scan, while_loop
@@ -30,7 +30,7 @@ from covan_mlir.provenance.lineage_schema import StoredLineage, check
 from covan_mlir.provenance.program_graph import NodeResult, ProgramGraph, Value
 from covan_mlir.support.typed_json import SchemaError
 
-EACH = 6
+EACH = many(3, 6)
 """Lies of each kind about each program."""
 
 
@@ -181,7 +181,7 @@ def _reading(graph: ProgramGraph, change: dict[tuple[int, int], Value]) -> Progr
 
 def test_all_kinds_are_told() -> None:
     """Each kind of lie is told of some program."""
-    assert {kind for kind in KINDS for name in PROGRAMS if next(lies(told(name), kind, 0), None)} == KINDS.keys()
+    assert all(any(next(lies(told(name), kind, 0), None) for name in PROGRAMS) for kind in KINDS)
 
 
 def test_lies_are_told_in_words() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from dense_chains import MACHINE, Arrays, assumed, f, near
-from limits import part
+from limits import many, part
 from plain_chains import Writer
 from torch import Tensor, nn
 
@@ -103,7 +104,7 @@ CASES = {
 }
 
 
-def steps_read(chain: Chain, machine: Machine, count: int = 4) -> list[Executable]:
+def steps_read(chain: Chain, machine: Machine, count: int = many(2, 4)) -> list[Executable]:
     """The kernel that is predicted to be the best of those that read packed steps, and some others."""
     listed = choices(chain, CpuTarget(machine))
     assert not isinstance(listed, Refusal), listed
@@ -214,11 +215,19 @@ class Blocks(nn.Module):
         return x + dequantize(self.steps, self.block, self.scales, self.zeros, torch.int8, *limits)
 
 
-@pytest.mark.parametrize("zeros", [False, True])
-@pytest.mark.parametrize("least", [-8, -128])
+BLOCKS = (
+    ((1, 4), (6, 8)),
+    ((6, 8), (6, 8)),
+    ((2, 1), (6, 8)),
+    ((1, 1), (3, 5)),
+    ((1, 2, 4), (3, 4, 8)),
+    ((5,), (5,)),
+)
+FORMS = [(*block, least, zeros) for block, least, zeros in product(BLOCKS, (-8, -128), (False, True))]
+
+
 @pytest.mark.parametrize(
-    ("block", "shape"),
-    [((1, 4), (6, 8)), ((6, 8), (6, 8)), ((2, 1), (6, 8)), ((1, 1), (3, 5)), ((1, 2, 4), (3, 4, 8)), ((5,), (5,))],
+    ("block", "shape", "least", "zeros"), part(FORMS, kept=[FORMS[4 * n + n % 4] for n in range(len(BLOCKS))])
 )
 def test_blocks_of_torchao(block: tuple[int, ...], shape: tuple[int, ...], least: int, zeros: bool) -> None:
     import torchao.quantization  # noqa: F401 - declares the operator

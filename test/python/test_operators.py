@@ -116,7 +116,7 @@ HONEST = [*((name, False) for name in PROGRAMS if name != "attention"), *((name,
 
 @pytest.mark.parametrize(
     ("name", "fuse"),
-    part(HONEST, kept=HONEST[::3]),
+    part(HONEST, kept=HONEST[::5]),
 )
 def test_honest_programs_hold(name: str, fuse: bool) -> None:
     verdict = verify(compiled(name, fuse))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import covan
+from command_line import said
 from limits import part
 from oracle import assert_same
 from torch import nn
@@ -193,12 +193,9 @@ def test_a_pass_of_ours_that_fails_for_good_is_our_mistake() -> None:
     assert "frontend='torch'" in told
 
 
-def test_command_prints_it(tmp_path: Path) -> None:
-    (tmp_path / "model.py").write_text(
-        "import torch\n\ndef make():\n    return torch.nn.Softmax(-1), torch.randn(4, 8)\n"
-    )
-    done = covan("compile", f"{tmp_path / 'model.py'}:make", "--print-pipeline", "-o", "out.covan", cwd=tmp_path)
-    lines = done.stdout.splitlines()
+def test_command_prints_it(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "model.py").write_text("import torch\n\ndef make():\n    return torch.nn.Softmax(-1), torch.randn(4, 8)\n")
+    lines = said(capsys, "compile", "model.py:make", "--print-pipeline", "-o", "out.covan").splitlines()
     assert lines[0] == "builtin.module("
     passes = [line.strip(" ,").partition("{")[0] for line in lines[1 : lines.index(")")]]
     assert passes == [
@@ -226,7 +223,7 @@ def test_command_prints_it(tmp_path: Path) -> None:
     ]
     assert lines[lines.index(")") + 1 :][:2] == ["// iree:import", "// iree:embed"]
     assert lines[-1] == "// iree:end"
-    assert not (tmp_path / "out.covan").exists()
+    assert not (here / "out.covan").exists()
 
 
 def test_no_name_stands_for_two_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

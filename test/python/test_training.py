@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from limits import part
 from torch import Tensor, nn
 
 import covan_mlir
@@ -200,16 +201,18 @@ def test_gradients_by_finite_differences() -> None:
     assert torch.autograd.gradcheck(compiled, (x,))
 
 
+CONVOLUTIONS = (
+    (1, 1, 1, 1, False),
+    (2, 1, 1, 2, False),
+    (3, 2, 2, 1, False),
+    (1, 0, 1, 4, False),
+    (2, 1, 1, 1, True),
+    (1, 1, 2, 2, True),
+)
+
+
 @pytest.mark.parametrize(
-    ("stride", "padding", "dilation", "groups", "transposed"),
-    [
-        (1, 1, 1, 1, False),
-        (2, 1, 1, 2, False),
-        (3, 2, 2, 1, False),
-        (1, 0, 1, 4, False),
-        (2, 1, 1, 1, True),
-        (1, 1, 2, 2, True),
-    ],
+    ("stride", "padding", "dilation", "groups", "transposed"), part(CONVOLUTIONS, kept=CONVOLUTIONS[1::2])
 )
 def test_gradients_of_convolutions(stride: int, padding: int, dilation: int, groups: int, transposed: bool) -> None:
     torch.manual_seed(0)
@@ -230,7 +233,7 @@ def test_gradients_of_convolutions(stride: int, padding: int, dilation: int, gro
     assert covan_mlir.last_compiled()[-1].verify()
 
 
-@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+@pytest.mark.parametrize("mode", part(["nearest", "bilinear", "bicubic"], kept=["nearest", "bicubic"]))
 def test_gradients_of_resizing_are_sums(mode: str) -> None:
     def resized(x: Tensor) -> Tensor:
         return F.interpolate(x * 2, scale_factor=2, mode=mode)

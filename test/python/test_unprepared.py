@@ -48,7 +48,7 @@ def compiled(name: str) -> tuple[Any, Callable[..., Any], tuple[Tensor, ...]]:
     return covan_mlir.compile_module(model, args), model, args
 
 
-MANY = list(PROGRAMS)[::4]
+MANY = list(PROGRAMS)[::6]
 
 
 @pytest.mark.parametrize("name", part(PROGRAMS, kept=MANY))
@@ -79,7 +79,7 @@ def test_what_reductions_share_costs_no_kernels(name: str) -> None:
     assert any(site.kernel.startswith("fred_") for site in exe.lineage.sites)
 
 
-QUICK = [name for name in list(PROGRAMS)[1::12] if not PROGRAMS[name].slow]
+QUICK = [name for name in list(PROGRAMS)[::18] if not PROGRAMS[name].slow]
 # Each lie is a whole verification: of programs with many sites a seeded part is told.
 LIES = 2
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from limits import part
+from limits import many, part
 from lowered import linalg
 from torch import Tensor, nn
 from torch_mlir import ir
@@ -100,7 +100,7 @@ def program(module: ir.Module) -> Any:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=many(20, 60), deadline=None)
 @given(correlations())
 def test_lowered_chains_agree_with_loops(case: Correlation) -> None:
     chain, context = case.chain(), ir.Context()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from dense_chains import MACHINE, arrays_of, assumed, convolution, f, near
-from limits import part
+from limits import many, part
 from torch import nn
 
 import covan_mlir
@@ -42,7 +42,9 @@ def weighted(chain: Chain) -> Chain:
     return dataclasses.replace(chain, inputs=inputs)
 
 
-def paired(chain: Chain, machine: Machine, count: int = 4, *, rows: int = 0, name: str = "p") -> list[Executable]:
+def paired(
+    chain: Chain, machine: Machine, count: int = many(2, 4), *, rows: int = 0, name: str = "p"
+) -> list[Executable]:
     """The kernel that is predicted to be the best of those that multiply words, and some others.
 
     Args:
@@ -191,7 +193,7 @@ def test_integers_are_exact() -> None:
             value.name: generator.integers(-128, 128, [known[axis] for axis in value.axes]).astype(np.int8)
             for value in chain.inputs
         }
-        kernels = [*paired(chain, HOST), *paired(chain, HOST, 1, rows=1, name="o")]
+        kernels = [*paired(chain, HOST, many(1, 4)), *paired(chain, HOST, 1, rows=1, name="o")]
         want = interpret(chain, arrays)["y"]
         assert len(kernels) > 1, name
         alone = Standalone(kernels)

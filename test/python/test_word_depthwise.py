@@ -12,7 +12,7 @@ import torch
 from dense_chains import assumed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from limits import part
+from limits import many, part
 from test_integer_products import HOST, runs
 from test_word_convolutions import steps
 from torch import Tensor, nn
@@ -40,7 +40,7 @@ def depthwise(
     return steps(channels, count, window, image, groups=channels, **others)  # type: ignore[arg-type] # its options
 
 
-def kernels(chain: Chain, machine: Machine, count: int = 4) -> list[Executable]:
+def kernels(chain: Chain, machine: Machine, count: int = many(2, 4)) -> list[Executable]:
     """The kernel that is predicted to be the best of those that multiply words, and some others."""
     listed = choices(chain, CpuTarget(machine))
     if isinstance(listed, Refusal):
@@ -51,7 +51,7 @@ def kernels(chain: Chain, machine: Machine, count: int = 4) -> list[Executable]:
     return [selection.executable for selection in written if isinstance(selection, Selection)]
 
 
-def check(chain: Chain, machine: Machine, count: int = 4) -> None:
+def check(chain: Chain, machine: Machine, count: int = many(2, 4)) -> None:
     """Kernels against integers, of all numbers and of the extreme ones."""
     written, generator = kernels(chain, machine, count), np.random.default_rng(5)
     assert written
@@ -106,7 +106,7 @@ def test_sums_are_exact(lanes: int) -> None:
 
 
 @runs
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=many(5, 12), deadline=None)
 @given(
     st.integers(1, 9),
     st.integers(1, 3),
