@@ -93,7 +93,8 @@ def _is_wide(node: Node) -> bool:
 
 
 def _is_element_wise(node: Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.pointwise in node.target.tags
+    tags = getattr(node.target, "tags", ())
+    return torch.Tag.pointwise in tags and torch.Tag.nondeterministic_seeded not in tags
 
 
 def _through_views(node: Node) -> Node:

@@ -44,7 +44,7 @@ from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.template import ChainKind, Cost, Template
 from covan_mlir.machine.elements import bits
 
-BLOCKS = (32, 48, 64, 96, 128)
+BLOCKS = (16, 32, 48, 64, 96, 128)
 """Rows and columns of tiles in scratch."""
 MOVED = 2.0
 """Instructions that read and write a vector of a tile."""
