@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from covan_mlir.frontend.rules.convolutions import framed
 from covan_mlir.frontend.rules.registry import rule
 
 aten = torch.ops.aten
@@ -64,9 +65,14 @@ def _of_weight(
     images, channels = x.shape[0], x.shape[1] // groups
     by_channel = x.reshape(images, groups, channels, *x.shape[2:]).permute(2, 1, 0, *range(3, x.dim() + 1))
     by_channel = by_channel.reshape(channels, groups * images, *x.shape[2:])
+    # Where no window begins at the last positions, there would be room for more shifts than there are taps.
+    ends = [
+        s * (count - 1) + d * (size - 1) - p + 1
+        for count, size, s, p, d in zip(gradient.shape[2:], taps, stride, padding, dilation, strict=True)
+    ]
+    edges = [(p, end - size) for p, end, size in zip(padding, ends, x.shape[2:], strict=True)]
+    by_channel, around = framed(by_channel, edges)
     products: Tensor = aten.convolution.default(
-        by_channel, gradient.transpose(0, 1), None, dilation, padding, stride, False, [0] * len(taps), groups
+        by_channel, gradient.transpose(0, 1), None, dilation, around, stride, False, [0] * len(taps), groups
     )
-    for axis, size in enumerate(taps, 2):
-        products = products.narrow(axis, 0, size)  # positions that no window began at may leave room for more
     return products.transpose(0, 1)

@@ -103,7 +103,7 @@ def convolution(
     if prod(axis.taps for axis in axes) >= prod(window) and groups != weight.shape[0]:
         if max(dilation) == 1 < max(stride):
             return NotImplemented
-        x, pads = _framed(
+        x, pads = framed(
             _apart(x, stride), [(low := axis.reach - 1 - axis.padding, low + axis.extra) for axis in axes]
         )
         filters = _filters(weight, [_Axis(1, 0, size, 0) for size in window], ones, groups)
@@ -111,7 +111,7 @@ def convolution(
         if volume is not NotImplemented:
             return volume
         return plain(aten.convolution.default, x, filters, bias, ones, pads, dilation, False, zeros, groups)
-    x, pads = _framed(x, [axis.edges for axis in axes])
+    x, pads = framed(x, [axis.edges for axis in axes])
     filters = _filters(weight, axes, dilation, groups)
     if bias is not None:
         bias = bias.unsqueeze(1).expand(-1, prod(stride)).reshape(-1)
@@ -121,7 +121,7 @@ def convolution(
     return _interleaved(volume, axes)
 
 
-def _framed(x: Tensor, edges: list[tuple[int, int]]) -> tuple[Tensor, list[int]]:
+def framed(x: Tensor, edges: list[tuple[int, int]]) -> tuple[Tensor, list[int]]:
     """-> (an image with zeros around it, or less of it where edges are negative; zeros that are still to be put there,
     on both sides of each axis)."""
     for n, (low, high) in enumerate(edges, 2):
