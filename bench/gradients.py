@@ -16,10 +16,13 @@ that differ or cannot be compiled, and how many operators of those that compile 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import logging
 import random
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -31,6 +34,7 @@ from judging import Judge, NoAnswer
 from opinfo_samples import Key, Sample, as_near, differences, operators, samples, spread, takes
 from torch import Tensor, nn
 from torch.autograd.gradcheck import GradcheckError
+from torch.testing._utils import wrapper_set_seed
 from torch.utils import _pytree as pytree
 
 import covan_mlir
@@ -68,7 +72,8 @@ class Call(nn.Module):
 
     def __init__(self, sample: Sample, dtype: torch.dtype | None = None) -> None:
         super().__init__()
-        self.sample, self.dtype = sample, dtype
+        seeded = sample.wrapper is wrapper_set_seed
+        self.sample, self.dtype = dataclasses.replace(sample, wrapper=_called) if seeded else sample, dtype
 
     def forward(self, *tensors: Tensor) -> list[Tensor]:
         results = pytree.tree_leaves(self.sample.determined(tensors, self.dtype))
@@ -141,12 +146,8 @@ def _compared(key: Key, question: Question, programs: list[Executable]) -> tuple
     reasons: list[str] = []
 
     def compiled(program: torch.export.ExportedProgram) -> Any:
-        try:
-            programs.append(covan_mlir.compile_module(program))
-            return programs[-1]
-        except CovanError as error:
-            reasons.append(str(error))
-            raise
+        programs.append(covan_mlir.compile_module(program))
+        return programs[-1]
 
     # OpInfo seeds in each call of what draws; what is traced is seeded outside, as models are.
     with warnings.catch_warnings(), mock.patch.object(common_methods_invocations, "wrapper_set_seed", _called):
@@ -159,10 +160,11 @@ def _compared(key: Key, question: Question, programs: list[Executable]) -> tuple
         if not any(isinstance(x, Tensor) for x in expected):
             return "no gradients", ""
         try:
-            run = differentiable(call, _copies(sample), [f"x{k}" for k in range(len(sample.tensors))], compiled)
+            with _warned(reasons):
+                run = differentiable(call, _copies(sample), [f"x{k}" for k in range(len(sample.tensors))], compiled)
+                given = _gradients(run, _copies(sample))
             if question.numeric:
                 _check_numerically(run, _copies(sample))
-            given = _gradients(run, _copies(sample))
         except GradcheckError as error:
             return "differs", str(error)
         except Exception as error:
@@ -173,6 +175,18 @@ def _compared(key: Key, question: Question, programs: list[Executable]) -> tuple
         if not difference or as_near(lambda: _exact(sample, question.order), expected, given):
             return "agrees", ""
         return "differs", difference
+
+
+@contextmanager
+def _warned(reasons: list[str]) -> Iterator[None]:
+    """Why something runs in eager mode."""
+    log, handler = logging.getLogger(differentiable.__module__), logging.Handler(logging.WARNING)
+    handler.emit = lambda record: reasons.append(record.getMessage())  # type: ignore[method-assign]  # of this one alone
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
 
 
 def _called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -30,7 +30,6 @@ from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE, OTHERS, USUAL,
 from covan_mlir.lowering.kernels.cpu import team
 from covan_mlir.lowering.kernels.cpu.machine_code import MachineCode
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.cpu.words import integer_words
 from covan_mlir.lowering.kernels.declarations import bodies, embed_declared
 from covan_mlir.lowering.kernels.kernel_code import KernelCode
 from covan_mlir.lowering.kernels.layouts import LAYOUTS
@@ -129,15 +128,11 @@ def superoptimised(job: Job) -> tuple[str, ...]:
 
 def to_linalg(job: Job) -> PassStage:
     """`LINALG`, and what chains need of it; where none are raised, what IREE does."""
-    integers = (f"func.func({INTEGERS}{{lanes={lanes}}})",) if job.fuse and (lanes := _word_sums(job)) else ()
+    target = targets.of(job.target, _device(job)) if job.fuse else None
+    lanes = target.integer_lanes if target is not None else None
+    integers = (f"func.func({INTEGERS}{{lanes={lanes}}})",) if lanes is not None else ()
     weights = (f"func.func({NARROW_WEIGHTS})",) if job.fuse and _cpu(job) is not None else ()
     return replace(LINALG, passes=(*LINALG.passes, *integers, *weights, *(BEFORE_CHAINS if job.fuse else BEFORE_IREE)))
-
-
-def _word_sums(job: Job) -> int:
-    """Sums to which the target adds products of integers of 8 bits, four at a time; 0: it does not."""
-    target = _cpu(job)
-    return target.machine.lanes("f32") if target is not None and integer_words(target.machine) else 0
 
 
 def _cpu(job: Job) -> CpuTarget | None:

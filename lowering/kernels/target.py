@@ -46,6 +46,12 @@ class KernelTarget(ABC):
         """Those layouts; empty: any will do."""
         return frozenset()
 
+    @property
+    def integer_lanes(self) -> int | None:
+        """Sums to which it adds products of integers of 8 bits at a time, in windows over one channel: 0 where it
+        multiplies such integers elsewhere alone; None: nowhere."""
+        return None
+
     def unable(self) -> str | None:
         """Why no kernel at all can be made for it here, or None."""
         return None

@@ -13,6 +13,7 @@ import torch
 from cuda_stub import COMPILER, build, environment
 from dense_chains import convolution, product
 from fred_chains import attention, row_cases
+from test_cuda_integer_products import UNSIGNED, linear
 
 import covan_mlir
 from covan_mlir import CompileOptions
@@ -80,7 +81,8 @@ def launched(stub: Path, folder: Path, chain: Chain) -> tuple[tuple[Binary, ...]
     binaries = compile_kernel(match.write(schedule, "main"))
     path, log = folder / "program.vmfb", folder / "log"
     path.write_bytes(compile_text(program([kernel], attribute(ARCHITECTURES["sm_90a"])), target=()))
-    shapes = [(operand.shape, {"f16": "float16", "f32": "float32"}[operand.dtype]) for operand in kernel.inputs]
+    kinds = {"f16": "float16", "f32": "float32", "i8": "int8"}
+    shapes = [(operand.shape, kinds[operand.dtype]) for operand in kernel.inputs]
     done = subprocess.run(
         [sys.executable, "-c", RUN, str(path), repr(shapes)],
         env=environment(stub, LOG=str(log)),
@@ -162,6 +164,15 @@ def test_a_convolution(stub: Path, tmp_path: Path) -> None:
     assert launch.grid == (binary.launch.grid, 1, 1)
     assert launch.shared == binary.shared
     assert launch.first[:3] == (1, 2, 3)
+    assert result == 1000
+
+
+def test_a_product_of_steps(stub: Path, tmp_path: Path) -> None:
+    chain = linear(UNSIGNED, 130, i=512, j=1024, k=512)
+    (binary,), _, (launch,), result = launched(stub, tmp_path, chain)
+    assert launch.grid == (binary.launch.grid, 1, 1)
+    assert launch.shared == binary.shared
+    assert launch.first[:4] == (1, 2, 3, 4)  # both factors, scales, bias
     assert result == 1000
 
 

@@ -239,7 +239,9 @@ def test_views_that_begin_where_a_tensor_says(caplog: pytest.LogCaptureFixture) 
     """Of an argument, of what is returned as well, of what is computed."""
     graph = _Of(lambda x, start: [x.narrow(0, start, 2), y := x.t().sin(), view := y.narrow(1, start, 2), view.exp()])
     x = _random(5, 4)
-    run = differentiable(graph, [x.clone().requires_grad_(), torch.tensor(1)], ["x", "start"], covan_mlir.compile_module)
+    run = differentiable(
+        graph, [x.clone().requires_grad_(), torch.tensor(1)], ["x", "start"], covan_mlir.compile_module
+    )
     for start in map(torch.tensor, (1, 3, -4)):  # it is traced with the first
         own, eager = x.clone().requires_grad_(), x.clone().requires_grad_()
         results, expected = run(own, start), graph(eager, start)

@@ -69,6 +69,7 @@ LIBRARY = {
     "atan": torch.atan,
     "pow": torch.pow,
     "erfc": torch.special.erfc,
+    "rint": torch.round,
 }
 
 

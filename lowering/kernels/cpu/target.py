@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.cpu.schedule import lanes
+from covan_mlir.lowering.kernels.cpu.words import integer_words
 from covan_mlir.lowering.kernels.overrides import IllegalError, changes
 from covan_mlir.lowering.kernels.reductions.profitability import Rates
 from covan_mlir.lowering.kernels.target import KernelTarget
@@ -49,6 +50,11 @@ class CpuTarget(KernelTarget):
     def layouts(self) -> frozenset[str]:
         """See `KernelTarget`."""
         return self.held
+
+    @property
+    def integer_lanes(self) -> int | None:
+        """Those of a vector, where an instruction multiplies a word of such integers for each."""
+        return self.machine.lanes("f32") if integer_words(self.machine) else None
 
     def rates(self, chain: Chain) -> Rates:
         """The compiler's contractions are vectorised; its other reductions take one element after the other (a sum over

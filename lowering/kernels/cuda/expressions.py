@@ -10,6 +10,7 @@ from dataclasses import replace
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce
 from covan_mlir.fred.exactness import exactness
 from covan_mlir.fred.expression import Affine, Apply, Const, Expr, Extent, Index, Read, Window, walk
+from covan_mlir.lowering.kernels.cuda.integer_products import integer_sum
 from covan_mlir.lowering.kernels.cuda.layout import Layout
 from covan_mlir.lowering.kernels.cuda.operations import (
     LIBRARY,
@@ -24,9 +25,10 @@ from covan_mlir.lowering.kernels.cuda.operations import (
 from covan_mlir.lowering.kernels.cuda.operations import limits as limits_of
 from covan_mlir.lowering.kernels.cuda.origins import momentless
 from covan_mlir.lowering.kernels.cuda.products import product
-from covan_mlir.lowering.kernels.cuda.tiles import Block, FreshNames, Text, Tile, computed, constant
+from covan_mlir.lowering.kernels.cuda.tiles import I32, Block, FreshNames, Text, Tile, computed, constant
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
+from covan_mlir.machine.elements import bits
 
 LOG2E = 1 / math.log(2)
 _HALVES = ("f16", "bf16")
@@ -203,8 +205,28 @@ class TileEvaluator:
             return self.reduce(value, depth)
         raise UnsupportedError(f"{name} is read before it is computed")
 
+    def element(self, expr: Read | Window) -> Tile:
+        """An input's elements as they are in memory; 0, or what is outside of a window, where there are none."""
+        if isinstance(expr, Window):
+            return self.tile(expr)
+        value, depth = self.chain.values[expr.name], self.depth(expr)
+        known = self.blocks[depth].elements
+        if expr not in known:
+            known[expr] = self._stored(value.name, value.axes, value.dtype, depth)
+        return known[expr]
+
     def load(self, name: str, axes: tuple[str, ...], dtype: str, depth: int, lead: str = "") -> Tile:
         """Reads a tensor's elements of the tile at hand."""
+        tile = self._stored(name, axes, dtype, depth, lead)
+        steps = frozenset({name})
+        if dtype == "i1":
+            return self.assign(tile.text, replace(tile, text=f"({tile.text} != 0)", steps=steps), depth)
+        if dtype in ("i8", "i16", "i32"):
+            wide = replace(tile, text=f"{tile.text}.to(tl.int64)", dtype="i64", steps=steps)
+            return self.assign(tile.text, wide, depth)
+        return tile
+
+    def _stored(self, name: str, axes: tuple[str, ...], dtype: str, depth: int, lead: str = "") -> Tile:
         scalars, offsets, dims = self.text.address(axes, lead)
         base = self.pointers[name]
         if scalars and not lead:
@@ -215,10 +237,6 @@ class TileEvaluator:
         mask = self._mask(dims)
         masked = f", mask={mask}, other=0" if mask else ""
         self.emit(f"{variable} = tl.load({base}{f' + {offsets}' if offsets else ''}{masked})", frozenset({name}), depth)
-        if dtype == "i1":
-            return self.assign(variable, Tile(f"({variable} != 0)", dims, "i1", steps=frozenset({name})), depth)
-        if dtype in ("i8", "i16", "i32"):
-            return self.assign(variable, Tile(f"{variable}.to(tl.int64)", dims, "i64", steps=frozenset({name})), depth)
         return Tile(variable, dims, dtype)
 
     def _window(self, window: Window, depth: int) -> Tile:
@@ -292,7 +310,9 @@ class TileEvaluator:
         args = [self.tile(arg) for arg in expr.args]
         steps = frozenset().union(*(arg.steps for arg in args))
         dtype = computed(expr.dtype)
-        if op in _PASSED and expr.dtype != "i1" and expr.args[0].dtype != "i1":
+        if op in ("extsi", "extui", "sitofp", "uitofp"):
+            args[0] = self._narrow(expr.args[0], args[0], signed=op in ("extsi", "sitofp"))
+        if op in (*_PASSED, "extui") and expr.dtype != "i1" and expr.args[0].dtype != "i1":
             return args[0]
         if op in ("extf", "truncf") and computed(expr.args[0].dtype) == dtype:
             return self._rounded(args[0], expr)
@@ -303,6 +323,8 @@ class TileEvaluator:
             if expr.dtype == "i1":
                 return replace(converted, text=f"({converted.text} != 0)", dtype="i1", limits=None)
             sign = "-" if op == "extsi" else ""  # a set bit is minus one
+            if op == "fptosi" and expr.dtype in ("i8", "i16", "i32"):
+                return replace(converted, text=f"({converted.text}.to(tl.int32))", dtype="i32", limits=I32)
             return replace(converted, text=f"({sign}{converted.text}.to({TYPES[dtype]}))", dtype=dtype, limits=None)
         if dtype == "i1" and op in ("andi", "ori", "xori"):
             return self._logic(op, args, steps)
@@ -322,6 +344,20 @@ class TileEvaluator:
         if op in ("divf", "sqrt") and dtype == "f32" and (self.exact.arithmetic or self.exact.leaving):
             name = f"{expr.op}_rn"
         return self._rounded(self._operation(name, plain, dtype, steps, depth, expr), expr)
+
+    def _narrow(self, expr: Expr, tile: Tile, *, signed: bool) -> Tile:
+        """An integer of few bits, which is held in more, as the number that these bits are."""
+        if (count := bits(expr.dtype)) not in (8, 16, 32):
+            return tile
+        if tile.const is not None:
+            return tile if signed else constant(Const(int(tile.const) % 2**count, "i64"))
+        if not signed:
+            plain = self.text.plain(tile, "i64")
+            return replace(plain, text=f"({plain.text} & {2**count - 1})", limits=(0, 2**count - 1))
+        cut = self.scope.inlined(expr)
+        if not isinstance(cut, Apply) or cut.op != "arith.trunci":
+            return tile
+        return replace(tile, text=f"({tile.text}.to({TYPES[expr.dtype]}).to({TYPES[tile.dtype]}))", limits=None)
 
     def _rounded(self, tile: Tile, expr: Apply) -> Tile:
         """A number in single precision as the half that it is, where that decides something."""
@@ -391,7 +427,9 @@ class TileEvaluator:
                 plain = [replace(plain[0], text=self.text.full(plain[0], (), "i64"), const=None), plain[1]]
             return self._operation(f"arith.cmpi:{predicate}", plain, "i1", steps, depth, expr)
         fits = small and limits is not None and max(abs(limits[0]), abs(limits[1])) < _SMALL
-        dtype = "i32" if fits else "i64"
+        # In 32 bits the program's own integers wrap around as these do.
+        wraps = expr.dtype == "i32" and small and limits is not None and op in ("addi", "subi", "muli")
+        dtype = "i32" if fits or wraps else "i64"
         plain = [self.text.plain(arg, dtype) for arg in args]
         if all(arg.const is not None for arg in plain):
             plain[0] = replace(plain[0], text=self.text.full(plain[0], (), dtype), const=None)
@@ -400,7 +438,9 @@ class TileEvaluator:
         ):
             raise UnsupportedError(f"no code for {expr.op} of what may be negative")
         name = "arith.divsi" if op == "floordivsi" else expr.op
-        return replace(self._operation(name, plain, dtype, steps, depth, expr), limits=limits if fits else None)
+        return replace(
+            self._operation(name, plain, dtype, steps, depth, expr), limits=limits if fits else I32 if wraps else None
+        )
 
     def _folded(self, op: str, args: list[Tile]) -> Tile | None:
         # A positive number as a pending factor of a tile.
@@ -447,9 +487,10 @@ class TileEvaluator:
 
     def reduce(self, step: Reduce, depth: int = -1) -> Tile:
         """A reduction over the dimensions of the tile at hand."""
-        with self._performing(step.name.removesuffix(".local")):
+        with self._performing(step.name.partition(".")[0]):
             over = self.layout.dims_of(frozenset(step.over))
             tile = product(self, step, over) if step.combine == "add" else None
+            tile = tile or integer_sum(self, step, over)
             if tile is None:
                 tile = self._reduce_elements(step, over)
             return replace(self.assign(step.name, replace(tile, factor=1.0), depth), factor=tile.factor)

@@ -15,7 +15,7 @@ from covan_mlir.lowering.kernels.cuda.operations import HELPERS, NEUTRAL, litera
 from covan_mlir.lowering.kernels.cuda.origins import origins
 from covan_mlir.lowering.kernels.cuda.ranges import BlockRanges, TileProgram
 from covan_mlir.lowering.kernels.cuda.schedule import TileSchedule
-from covan_mlir.lowering.kernels.cuda.tiles import Block, FreshNames, Text, Tile, computed
+from covan_mlir.lowering.kernels.cuda.tiles import I32, Block, FreshNames, Text, Tile, computed, summed
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Operand
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
@@ -167,12 +167,12 @@ class FunctionBuilder:
         variables = {}
         for state in states:
             dims = self.layout.dims_of(frozenset(state.axes))
-            dtype = computed(state.dtype)
+            dtype = summed(state.dtype)
             initial = Tile(literal(state.initial.value, dtype), const=state.initial.value, dtype=dtype)
             text = self.text.full(initial, dims, dtype)
             name = self.names.fresh(f"{state.name}_{moment}")
             self.evaluator.emit(f"{name} = {text}", frozenset({state.name}))
-            variables[state.name] = Tile(name, dims, dtype)
+            variables[state.name] = Tile(name, dims, dtype, limits=I32 if dtype == "i32" else None)
         return variables
 
     def lines(self, lines: Iterable[Local | Update], depth: int) -> None:

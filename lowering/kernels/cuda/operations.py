@@ -73,6 +73,7 @@ LIBRARY = {
     "atan": "atan",
     "powf": "pow",
     "erfc": "erfc",
+    "roundeven": "rint",
     "tanh_f64": "tanh",
 }
 """Functions of NVIDIA's libdevice. ``tanh_f64``: our own tanh is a polynomial of single precision."""

@@ -9,6 +9,7 @@ from itertools import product as combinations
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.expression import Apply, Expr, Read, Window, reads, windows
 from covan_mlir.lowering.kernels.cuda.device import CudaDevice
+from covan_mlir.lowering.kernels.cuda.integer_products import DEPTH
 from covan_mlir.lowering.kernels.cuda.layout import power_of_two
 from covan_mlir.lowering.kernels.cuda.schedule import LEAST, TileSchedule
 from covan_mlir.lowering.kernels.dense.matrix_product import MatrixProduct
@@ -34,6 +35,7 @@ class ProductTask:
         batch, rows, columns, depth: numbers of positions.
         axes: the rows', as one dimension of tiles.
         halves: whether matrix instructions multiply halves; single precision takes three, of operands in two pieces.
+        integers: whether they multiply integers of 8 bits, twice as many of them at a time as halves.
         bytes: of an element of the factors in memory.
         gathers: factors that are read through a window, position by position.
         beside: tensors that are read for each element of the results.
@@ -46,6 +48,7 @@ class ProductTask:
     depth: int
     axes: tuple[str, ...]
     halves: bool
+    integers: bool
     bytes: int
     gathers: int
     beside: int
@@ -67,6 +70,7 @@ def task_of(product: MatrixProduct) -> ProductTask:
         product.count(product.contracted),
         product.rows,
         halves,
+        product.step.dtype == "i32",
         max(bits(value.dtype) // 8 for value in inputs.values()),
         sum(bool(windows(factor)) for factor in factors),
         sum({*product.step.axes} <= {*value.axes} for value in chain.inputs),
@@ -96,8 +100,11 @@ def _candidates(task: ProductTask, device: CudaDevice) -> Iterator[TileSchedule]
         held = tall * broad / (32 * warps)
         if not (8 <= held <= 128 or (warps == 2 and held < 8)) or parts > max(1, task.depth // _SHORTEST):
             continue
-        sizes = (tall, task.rows), (broad, task.columns), (deep, task.depth)
-        if deep * task.bytes <= 256 and all(block <= max(LEAST, power_of_two(size)) for block, size in sizes):
+        least = DEPTH if task.integers else LEAST
+        fits = all(
+            block <= max(LEAST, power_of_two(size)) for block, size in ((tall, task.rows), (broad, task.columns))
+        )
+        if deep * task.bytes <= 256 and fits and least <= deep <= max(least, power_of_two(task.depth)):
             yield TileSchedule("loop", task.axes, tall, deep, broad, parts, warps, stages, device.precision)
 
 
@@ -120,7 +127,7 @@ def registers(task: ProductTask, device: CudaDevice, schedule: TileSchedule) -> 
     """Registers of a thread that tiles take, about: in the loop, or behind it, with what the results are made of."""
     held = schedule.block_rows * schedule.block_wide / (32 * schedule.num_warps)
     operands = 0.0
-    words = 0.5 if task.halves else 1 if schedule.precision == "tf32" else 2
+    words = 0.25 if task.integers else 0.5 if task.halves else 1 if schedule.precision == "tf32" else 2
     if not _asynchronous(task, device, schedule):  # a warp holds its operands of a whole block
         operands = sum(_part(task, device, schedule)) * schedule.block_stream / 32 * words
     # Addresses and masks of what is on its way.
@@ -130,7 +137,7 @@ def registers(task: ProductTask, device: CudaDevice, schedule: TileSchedule) -> 
 
 def _asynchronous(task: ProductTask, device: CudaDevice, schedule: TileSchedule) -> bool:
     wide_enough = schedule.block_rows >= 64 and schedule.num_warps >= 4
-    return device.architecture.wgmma and task.halves and wide_enough
+    return device.architecture.wgmma and (task.halves or task.integers) and wide_enough
 
 
 def _part(task: ProductTask, device: CudaDevice, schedule: TileSchedule) -> tuple[int, int]:
@@ -183,7 +190,10 @@ def seconds(task: ProductTask, device: CudaDevice, schedule: TileSchedule) -> fl
     resident = min(_resident(task, device, schedule), queue)
     # Products, at the rate of the instructions as far as shared memory keeps up.
     rate = device.flops if _asynchronous(task, device, schedule) else device.synchronous
-    rate *= 1.0 if task.halves else 1 / 2 if schedule.precision == "tf32" else 1 / 6  # half as many, three for one
+    if task.integers:
+        rate *= 2
+    elif not task.halves:
+        rate *= 1 / 2 if schedule.precision == "tf32" else 1 / 6  # half as many, three for one
     tall_part, broad_part = _part(task, device, schedule)
     intensity = tall_part * broad_part / (tall_part + broad_part)
     rate *= intensity / (intensity + 8) * (0.6, 0.8, 0.95, 1.0)[schedule.num_stages - 1]

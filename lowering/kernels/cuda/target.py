@@ -32,6 +32,11 @@ class CudaTarget(KernelTarget):
         """The device's, for all chains."""
         return self.device.rates
 
+    @property
+    def integer_lanes(self) -> int | None:
+        """Matrix instructions multiply them, which windows over one channel have no use for."""
+        return 0 if available() else None
+
     def unable(self) -> str | None:
         """Triton compiles all of its kernels."""
         return None if available() else "Triton is not installed: pip install covan-mlir[cuda]"

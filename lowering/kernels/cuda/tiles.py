@@ -16,6 +16,8 @@ from covan_mlir.lowering.kernels.cuda.layout import Dim, Layout
 from covan_mlir.lowering.kernels.cuda.operations import TYPES, literal
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 
+I32 = (-(2**31), 2**31 - 1)
+"""Least and largest integer of 32 bits."""
 MOST_PARTS = 1024
 """Parts that a loop is split into, at most."""
 
@@ -68,6 +70,11 @@ def computed(dtype: str) -> str:
     return "i64" if dtype in ("i8", "i16", "i32", "index") else dtype
 
 
+def summed(dtype: str) -> str:
+    """The element type that a loop adds up in: of integers, what the program adds them in."""
+    return "i32" if dtype == "i32" else computed(dtype)
+
+
 def constant(node: Const) -> Tile:
     """A number."""
     limits = (int(node.value), int(node.value)) if node.dtype[0] == "i" and node.dtype != "i1" else None
@@ -82,6 +89,7 @@ class Block:
     Attributes:
         lines: text without indentation, and the steps that it performs.
         tiles: by expression.
+        elements: inputs' elements as they are in memory, by what reads them.
         named: tiles by name: statistics of a moment, results.
         valid: dimension -> name of the mask of its positions that exist; others are full.
         true: conditions that hold at all positions of the tiles at hand.
@@ -89,6 +97,7 @@ class Block:
 
     lines: list[tuple[str, frozenset[str]]] = field(default_factory=list)
     tiles: dict[Expr, Tile] = field(default_factory=dict)
+    elements: dict[Expr, Tile] = field(default_factory=dict)
     named: dict[str, Tile] = field(default_factory=dict)
     valid: dict[str, str] = field(default_factory=dict)
     true: frozenset[Expr] = frozenset()

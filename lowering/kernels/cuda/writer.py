@@ -44,7 +44,7 @@ from covan_mlir.lowering.kernels.cuda.kernel import Launch
 from covan_mlir.lowering.kernels.cuda.layout import Layout, SweepRoles, dim_of_axes, power_of_two
 from covan_mlir.lowering.kernels.cuda.ranges import BlockRanges, block_ranges
 from covan_mlir.lowering.kernels.cuda.schedule import LEAST, TileSchedule
-from covan_mlir.lowering.kernels.cuda.tiles import Block, Tile, computed
+from covan_mlir.lowering.kernels.cuda.tiles import Block, Tile, summed
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Operand
 
@@ -59,7 +59,7 @@ def moments(rolling: Rolling) -> dict[str, tuple[str, ...]]:
 def state_operands(name: str, rolling: Rolling, parts: int, sizes: Mapping[str, int]) -> tuple[Operand, ...]:
     """The states of all parts, as tensors."""
     return tuple(
-        Operand(f"{name}.{s.name}", (parts, *(sizes[a] for a in s.axes)), computed(s.dtype)) for s in rolling.state
+        Operand(f"{name}.{s.name}", (parts, *(sizes[a] for a in s.axes)), summed(s.dtype)) for s in rolling.state
     )
 
 

@@ -66,7 +66,8 @@ class ProductMatch(TileMatch):
 
 @lru_cache(256)
 def _match(chain: Chain, target: CudaTarget) -> ProductMatch:
-    product = matrix_product_of(chain)
+    integers = any(step.dtype[0] == "i" for step in chain.reductions)
+    product = matrix_product_of(chain, integers=integers)
     if not product.rows:
         raise UnsupportedError("one of its factors has no axis of its own: there is no tile of rows and columns")
     if product.step.dtype == "f64":
