@@ -2,6 +2,7 @@
 
     python bench/gradients.py --most 2
     python bench/gradients.py --dtype f64 --only softmax nn.functional.layer_norm
+    python bench/gradients.py --most 1 --together 8
     python bench/gradients.py --most 1 --drawn 60 --verify
     python bench/gradients.py --dtype f64 --most 1 --drawn 60 --order 2
     python bench/gradients.py --dtype f64 --most 1 --drawn 60 --numeric
@@ -21,9 +22,10 @@ import logging
 import random
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from multiprocessing.connection import Connection
 from typing import Any
 from unittest import mock
@@ -46,6 +48,10 @@ SECONDS = 180.0
 """Per sample."""
 NOT_TRIED = {"no gradients", "not run by eager", "not compiled forward"}
 _CHARACTERS = 300
+
+
+Judgement = tuple[str, str, list[tuple[str, str]]]
+"""The outcome for a sample, why it does not agree, and the verdict of each program if they are to be verified."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,7 @@ class Slopes(nn.Module):
 
     def __init__(self, call: Call) -> None:
         super().__init__()
-        self.call = call
+        self.call, self.sample = call, call.sample
         with torch.no_grad():
             self.weights = _weights(call(*_copies(call.sample, call.dtype)))
 
@@ -100,6 +106,19 @@ class Slopes(nn.Module):
 
         slopes = torch.func.grad(total, tuple(range(len(learning))))(*(tensors[k] for k in learning))
         return list(slopes)
+
+
+class Joint(nn.Module):
+    """Several samples, one behind the other."""
+
+    def __init__(self, calls: Sequence[Call | Slopes]) -> None:
+        super().__init__()
+        self.calls = nn.ModuleList(calls)
+        self.counts = [len(call.sample.tensors) for call in calls]
+
+    def forward(self, *tensors: Tensor) -> list[Tensor]:
+        rest = iter(tensors)
+        return [y for call, count in zip(self.calls, self.counts, strict=True) for y in call(*islice(rest, count))]
 
 
 def _asked(sample: Sample, order: int, dtype: torch.dtype | None = None) -> Call | Slopes:
@@ -127,7 +146,47 @@ def _gradients(function: Any, tensors: Sequence[Tensor]) -> list[Tensor | None]:
     return list(torch.autograd.grad(results, learning, _weights(results), allow_unused=True))
 
 
-def judged(key: Key, question: Question) -> tuple[str, str, list[tuple[str, str]]]:
+def judged_together(keys: Sequence[Key], question: Question) -> list[Judgement] | None:
+    """What `judged` says of each sample where all that have gradients are one program, and agree; else None."""
+    outcomes: dict[Key, str] = dict.fromkeys(keys, "agrees")
+    calls: dict[Key, Call | Slopes] = {}
+    programs: list[Executable] = []
+    with _seeds_outside():
+        for key in keys:
+            sample = samples(key.op, key.dtype)[key.sample]
+            try:
+                call = _asked(sample, question.order)
+                if any(isinstance(x, Tensor) for x in _gradients(call, _copies(sample))):
+                    calls[key] = call
+                else:
+                    outcomes[key] = "no gradients"
+            except Exception:
+                outcomes[key] = "not run by eager"
+        if calls and not _agree(calls, programs):
+            return None
+    verdicts = [_verdict(exe) for exe in programs if question.verify]
+    return [(outcomes[key], "", verdicts if key == keys[0] else []) for key in keys]
+
+
+def _agree(calls: Mapping[Key, Call | Slopes], programs: list[Executable]) -> bool:
+    joint, reasons = Joint(list(calls.values())), list[str]()
+
+    def copies() -> list[Tensor]:
+        return [x for call in calls.values() for x in _copies(call.sample)]
+
+    expected = _gradients(joint, copies())
+    try:
+        with _warned(reasons):
+            given = _gradients(differentiable(joint, copies(), _names(len(copies())), _compile(programs)), copies())
+    except Exception:
+        return False
+    learning = {key: sum(x.is_floating_point() for x in call.sample.tensors) for key, call in calls.items()}
+    left, right = iter(expected), iter(given)
+    apart = [differences(key.op, [*islice(left, n)], [*islice(right, n)]) for key, n in learning.items()]
+    return not reasons and not any(apart)
+
+
+def judged(key: Key, question: Question) -> Judgement:
     """The outcome for one sample, why it does not agree, and the verdict of each program if they are to be verified."""
     programs: list[Executable] = []
     outcome, reason = _compared(key, question, programs)
@@ -144,14 +203,7 @@ def _compared(key: Key, question: Question, programs: list[Executable]) -> tuple
     """The outcome for one sample, and why it does not agree; what is compiled for it is added to ``programs``."""
     sample = samples(key.op, key.dtype)[key.sample]
     reasons: list[str] = []
-
-    def compiled(program: torch.export.ExportedProgram) -> Any:
-        programs.append(covan_mlir.compile_module(program))
-        return programs[-1]
-
-    # OpInfo seeds in each call of what draws; what is traced is seeded outside, as models are.
-    with warnings.catch_warnings(), mock.patch.object(common_methods_invocations, "wrapper_set_seed", _called):
-        warnings.simplefilter("ignore")
+    with _seeds_outside():
         try:
             call = _asked(sample, question.order)
             expected = _gradients(call, _copies(sample))
@@ -161,7 +213,7 @@ def _compared(key: Key, question: Question, programs: list[Executable]) -> tuple
             return "no gradients", ""
         try:
             with _warned(reasons):
-                run = differentiable(call, _copies(sample), [f"x{k}" for k in range(len(sample.tensors))], compiled)
+                run = differentiable(call, _copies(sample), _names(len(sample.tensors)), _compile(programs))
                 given = _gradients(run, _copies(sample))
             if question.numeric:
                 _check_numerically(run, _copies(sample))
@@ -175,6 +227,28 @@ def _compared(key: Key, question: Question, programs: list[Executable]) -> tuple
         if not difference or as_near(lambda: _exact(sample, question.order), expected, given):
             return "agrees", ""
         return "differs", difference
+
+
+def _names(count: int) -> list[str]:
+    return [f"x{k}" for k in range(count)]
+
+
+def _compile(programs: list[Executable]) -> Callable[[torch.export.ExportedProgram], Any]:
+    """What compiles a program, and adds it to ``programs``."""
+
+    def compiled(program: torch.export.ExportedProgram) -> Any:
+        programs.append(covan_mlir.compile_module(program))
+        return programs[-1]
+
+    return compiled
+
+
+@contextmanager
+def _seeds_outside() -> Iterator[None]:
+    """OpInfo seeds in each call of what draws; what is traced is seeded outside, as models are."""
+    with warnings.catch_warnings(), mock.patch.object(common_methods_invocations, "wrapper_set_seed", _called):
+        warnings.simplefilter("ignore")
+        yield
 
 
 @contextmanager
@@ -221,18 +295,31 @@ def _serve(connection: Connection) -> None:
     torch.set_num_threads(1)
     while True:
         try:
-            key, question = connection.recv()
+            keys, question = connection.recv()
         except EOFError:
             return
         try:
-            connection.send(judged(key, question))
+            connection.send([judged(*keys, question)] if len(keys) == 1 else judged_together(keys, question))
         except Exception as error:
-            connection.send((f"raises {type(error).__name__}", str(error), []))
+            connection.send([(f"raises {type(error).__name__}", str(error), [])] if len(keys) == 1 else None)
+
+
+def _judgements(judge: Judge, keys: Sequence[Key], question: Question) -> list[Judgement]:
+    """What is said of samples, of which each is a program of its own where they are none together."""
+    try:
+        said: list[Judgement] | None = judge.ask((tuple(keys), question))
+    except NoAnswer as error:
+        said = [("fails", str(error), [])] if len(keys) == 1 else None
+    return said if said is not None else [one for key in keys for one in _judgements(judge, [key], question)]
 
 
 def _differentiable(info: Any, options: argparse.Namespace) -> bool:
     known = info.supports_autograd and (options.order == 1 or info.supports_gradgrad)
     return bool(known) and takes(info.full_name, options.dtype)
+
+
+def _tell(key: Key, outcome: str, reason: str) -> None:
+    print(f"{key.op} {key.sample}: {outcome}: {' '.join(reason.split())[:_CHARACTERS]}", flush=True)
 
 
 def main() -> None:
@@ -243,10 +330,13 @@ def main() -> None:
     parser.add_argument("--drawn", type=int, help="so many operators, drawn at random")
     parser.add_argument("--order", type=int, choices=(1, 2), default=1, help="of derivatives")
     parser.add_argument("--numeric", action="store_true", help="compare with finite differences, too")
+    parser.add_argument("--together", type=int, default=1, help="samples that are one program, while these agree")
     parser.add_argument("--verify", action="store_true", help="verify the programs, too")
     options = parser.parse_args()
     if options.numeric and options.dtype != "f64":
         parser.error("finite differences are of double precision: --dtype f64")
+    if options.numeric and options.together > 1:
+        parser.error("finite differences are of one sample")
     question = Question(options.verify, options.order, options.numeric)
     names = [op for op, info in operators().items() if _differentiable(info, options)]
     if options.drawn is not None:
@@ -254,19 +344,17 @@ def main() -> None:
     judge = Judge(_serve, "opinfo_samples", SECONDS)
     outcomes: dict[str, list[str]] = defaultdict(list)
     verdicts: Counter[str] = Counter()
-    for op in options.only or names:
-        for key in spread(op, options.dtype, options.most):
-            try:
-                outcome, reason, said = judge.ask((key, question))
-            except NoAnswer as error:
-                outcome, reason, said = "fails", str(error), []
+    keys = [key for op in options.only or names for key in spread(op, options.dtype, options.most)]
+    for start in range(0, len(keys), options.together):
+        group = keys[start : start + options.together]
+        for key, (outcome, reason, said) in zip(group, _judgements(judge, group, question), strict=True):
             for verdict, why in said:
                 verdicts[verdict] += 1
                 if verdict != "yes":
-                    print(f"{op} {key.sample}: verified: {verdict}: {' '.join(why.split())[:_CHARACTERS]}", flush=True)
-            outcomes[op].append(outcome)
+                    _tell(key, f"verified: {verdict}", why)
+            outcomes[key.op].append(outcome)
             if outcome not in NOT_TRIED | {"agrees"}:
-                print(f"{op} {key.sample}: {outcome}: {' '.join(reason.split())[:_CHARACTERS]}", flush=True)
+                _tell(key, outcome, reason)
     judge.end()
     if options.verify:
         print(f"programs verified: {dict(verdicts)}")

@@ -165,6 +165,14 @@ def test_scalars_zero_dims_empty_and_strided() -> None:
     check(lambda a, b, c: (a + 1, b * 2, c - 1), base.t(), base[::2, 1::3], base[1:, 3:])
 
 
+def test_what_is_written_nowhere() -> None:
+    def written(x: torch.Tensor, places: torch.Tensor, values: torch.Tensor) -> Any:
+        scattered = x.scatter(0, places, values), x.scatter_reduce(0, places, values, "amax", include_self=False)
+        return *scattered, x.scatter_add(0, places, values), x.index_add(0, places, values, alpha=2)
+
+    assert check(written, torch.randn(5), torch.empty(0, dtype=torch.int64), torch.empty(0)).verify()
+
+
 def test_no_arguments_and_constant_output() -> None:
     check(lambda: (torch.arange(4), "text", None, 2.5))
 

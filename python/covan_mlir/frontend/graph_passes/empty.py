@@ -13,10 +13,13 @@ from torch.utils import _pytree as pytree
 from covan_mlir.frontend.graph_passes.casts import convert
 
 aten = torch.ops.aten
+_WRITES = {aten.scatter, aten.scatter_add, aten.scatter_reduce, aten.index_add, aten.index_copy, aten.index_fill}
+"""(operand, axis, index, ...): the operand, with other elements in the places that an index says."""
 
 
 def fold_empty(graph: Graph) -> None:
-    """Make constants of what has no elements, and of what is computed from nothing else.
+    """Make constants of what has no elements, and of what is computed from nothing else; what is written to no place
+    is a copy.
 
     A sum over no elements is zero and a mean of none NaN; torch itself is asked which.
     """
@@ -31,6 +34,8 @@ def fold_empty(graph: Graph) -> None:
                 fill(node, 0)
             elif _from_nothing(node):
                 _fill_with(node, _evaluate(node))
+            elif node.target.overloadpacket in _WRITES and _is_empty(node.args[2].meta["val"]):
+                node.target, node.args, node.kwargs = aten.clone.default, node.args[:1], {}
             elif node.target is aten.cat.default:
                 _drop_empty_pieces(graph, node)
         elif isinstance(value, tuple | list) and _from_nothing(node):
