@@ -28,7 +28,6 @@ from covan_mlir.lowering.kernels.cuda.products import product
 from covan_mlir.lowering.kernels.cuda.tiles import I32, Block, FreshNames, Text, Tile, computed, constant
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
-from covan_mlir.machine.elements import bits
 
 LOG2E = 1 / math.log(2)
 _HALVES = ("f16", "bf16")
@@ -347,8 +346,9 @@ class TileEvaluator:
 
     def _narrow(self, expr: Expr, tile: Tile, *, signed: bool) -> Tile:
         """An integer of few bits, which is held in more, as the number that these bits are."""
-        if (count := bits(expr.dtype)) not in (8, 16, 32):
+        if expr.dtype not in ("i8", "i16", "i32"):
             return tile
+        count = int(expr.dtype[1:])
         if tile.const is not None:
             return tile if signed else constant(Const(int(tile.const) % 2**count, "i64"))
         if not signed:

@@ -15,7 +15,8 @@ from typing import Protocol
 from covan_mlir.fred.chain import Chain, Input, Reduce
 from covan_mlir.fred.expression import Apply, Const, Expr, Read, Window
 from covan_mlir.lowering.kernels.cuda.layout import Layout
-from covan_mlir.lowering.kernels.cuda.tiles import I32, Text, Tile
+from covan_mlir.lowering.kernels.cuda.schedule import LEAST
+from covan_mlir.lowering.kernels.cuda.tiles import I32, Tile
 from covan_mlir.lowering.kernels.dense.chain import is_unsigned, stored, without_zero
 from covan_mlir.lowering.kernels.dense.matrix_product import MatrixProduct
 from covan_mlir.lowering.kernels.errors import UnsupportedError
@@ -42,8 +43,6 @@ class IntegerTerms:
 
 class IntegerEvaluator(Protocol):
     """Reads factors; `covan_mlir.lowering.kernels.cuda.expressions.TileEvaluator` says more."""
-
-    text: Text
 
     @property
     def layout(self) -> Layout:
@@ -87,11 +86,7 @@ def _taken(chain: Chain, factor: Expr) -> tuple[Expr, int] | None:
 
 
 def integer_sum(evaluator: IntegerEvaluator, step: Reduce, over: tuple[str, ...]) -> Tile | None:
-    """One of such sums: of products, as a matrix product, or of a factor; None if it is none.
-
-    Raises:
-        UnsupportedError: there is no instruction for it.
-    """
+    """One of such sums: of products, as a matrix product, or of a factor; None if it is none, or too small."""
     if step.combine != "add" or step.dtype != "i32" or len(over) != 1 or not isinstance(step.expr, Apply):
         return None
     result = evaluator.layout.dims_of(frozenset(step.axes))
@@ -103,15 +98,12 @@ def integer_sum(evaluator: IntegerEvaluator, step: Reduce, over: tuple[str, ...]
         return replace(tile, text=text, dims=result, dtype="i32", limits=I32)
     tiles = [_operand(evaluator, factor) for factor in step.expr.args]
     sides = {tuple(sorted(tile.dims)): tile for tile in tiles if tile is not None}
-    if len(result) != 2:
+    blocks = {dim.name: dim.block for dim in evaluator.layout.dims}
+    if len(result) != 2 or blocks[over[0]] < DEPTH or min(blocks[name] for name in result) < LEAST:
         return None
     left, right = (sides.get(tuple(sorted((name, *over)))) for name in result)
     if left is None or right is None:
         return None
-    dim = evaluator.layout.dim(over[0])
-    assert dim is not None
-    if dim.block < DEPTH:
-        raise UnsupportedError(f"of {dim.block} positions, where {DEPTH} are multiplied at a time")
     texts = _in_order(left, (result[0], *over)), _in_order(right, (*over, result[1]))
     return Tile(
         f"tl.dot({', '.join(texts)}, out_dtype=tl.int32)", result, "i32", limits=I32, steps=left.steps | right.steps
