@@ -299,7 +299,7 @@ def _serve(connection: Connection) -> None:
         except EOFError:
             return
         try:
-            connection.send([judged(*keys, question)] if len(keys) == 1 else judged_together(keys, question))
+            connection.send([judged(keys[0], question)] if len(keys) == 1 else judged_together(keys, question))
         except Exception as error:
             connection.send([(f"raises {type(error).__name__}", str(error), [])] if len(keys) == 1 else None)
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 import covan_mlir
 
+aten = torch.ops.aten
 Z = torch.complex(r(3, 4), r(3, 4))
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "argument": (lambda z: (z.real * 2, z.abs()), (Z,)),
@@ -51,6 +52,15 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "sums": (lambda z: (z.sum(), z.mean(1), z.sum((0, 1), dtype=torch.complex128)), (Z,)),
     "quotients": (lambda z: (z / (z.conj() + 3), 1 / z, z / z.mean()), (Z,)),
     "products": (lambda z, y: (z @ y, torch.einsum("ij,bjk->bik", z, y[None])), (Z, torch.complex(r(4, 5), r(4, 5)))),
+    "by numbers, as derivatives have it": (
+        lambda z: (
+            aten.mul.Scalar(z, 2.5 + 1j),
+            aten.add.Scalar(z, 2),
+            aten.sub.Scalar(z, 1, 3),
+            aten.div.Scalar(z, 3),
+        ),
+        (Z,),
+    ),
     "a number in the program": (lambda z: z + torch.tensor(3 + 1j), (Z,)),
     "a half beside an argument": (lambda x: torch.fft.fftn(x, dim=(1, 2)).real + x, (r(2, 32, 32),)),
     "halves of what was put together": (

@@ -14,8 +14,8 @@ from covan_mlir.frontend.rules.registry import rule
 aten = torch.ops.aten
 
 
-@rule(aten.add.Tensor)
-def total(x: Any, y: Any, *, alpha: Any = 1) -> Any:
+@rule(aten.add.Tensor, aten.add.Scalar)
+def total(x: Any, y: Any, alpha: Any = 1) -> Any:
     """torch-mlir multiplies by ``alpha`` as a whole number."""
     if not torch.result_type(x, y).is_complex or isinstance(alpha, complex):
         return NotImplemented
@@ -23,8 +23,8 @@ def total(x: Any, y: Any, *, alpha: Any = 1) -> Any:
     return torch.complex(a[0] + alpha * b[0], a[1] + alpha * b[1])
 
 
-@rule(aten.sub.Tensor)
-def difference(x: Any, y: Any, *, alpha: Any = 1) -> Any:
+@rule(aten.sub.Tensor, aten.sub.Scalar)
+def difference(x: Any, y: Any, alpha: Any = 1) -> Any:
     return total(x, y, alpha=-alpha)
 
 
@@ -42,7 +42,7 @@ def _parts(x: Any, y: Any) -> tuple[Tensor, Any] | None:
     return (x, y) if given and not other else None
 
 
-@rule(aten.mul.Tensor)
+@rule(aten.mul.Tensor, aten.mul.Scalar)
 def product(x: Any, y: Any) -> Any:
     if isinstance(x, complex) or isinstance(y, complex):  # the importer has no such numbers
         (a, b), (c, d) = real_and_imaginary(x), real_and_imaginary(y)
@@ -51,7 +51,7 @@ def product(x: Any, y: Any) -> Any:
     return torch.complex(parts[0].real * parts[1], parts[0].imag * parts[1]) if parts else NotImplemented
 
 
-@rule(aten.div.Tensor)
+@rule(aten.div.Tensor, aten.div.Scalar)
 def quotient(x: Any, y: Any) -> Any:
     parts = _parts(x, y)
     if parts:
