@@ -222,7 +222,7 @@ def _compared(key: Key, question: Question, programs: list[Executable]) -> tuple
         except Exception as error:
             reasons.append(f"{type(error).__name__}: {error}")
         if reasons:
-            return ("refused", reasons[0]) if _compiles(call, sample) else ("not compiled forward", "")
+            return "refused" if _compiles(call, sample) else "not compiled forward", reasons[0]
         difference = differences(key.op, expected, given)
         if not difference or as_near(lambda: _exact(sample, question.order), expected, given):
             return "agrees", ""
@@ -353,7 +353,7 @@ def main() -> None:
                 if verdict != "yes":
                     _tell(key, f"verified: {verdict}", why)
             outcomes[key.op].append(outcome)
-            if outcome not in NOT_TRIED | {"agrees"}:
+            if outcome not in {"agrees", "no gradients"}:
                 _tell(key, outcome, reason)
     judge.end()
     if options.verify:
