@@ -144,3 +144,29 @@ def adaptive_max_pool2d(x: Tensor, output_size: list[int]) -> Any:
     place = y.reshape(rows, 1, -1, 1) * wide + z.reshape(1, columns, 1, -1)
     flat = place.reshape(1, 1, rows, columns, -1).expand(*best.shape, -1)
     return pooled, flat.gather(-1, best.unsqueeze(-1)).squeeze(-1)
+
+
+@rule(aten.fractional_max_pool2d.default, aten.fractional_max_pool3d.default)
+def fractional_max_pool(x: Tensor, kernel_size: list[int], output_size: list[int], random_samples: Tensor) -> Any:
+    """Windows begin where a random number of each plane and axis says, and the last one ends with the tensor."""
+    axes = len(kernel_size)
+    planes, sizes = list(x.shape[:-axes]), x.shape[-axes:]
+    if not all(isinstance(size, int) for size in x.shape):
+        return NotImplemented
+    samples = random_samples.reshape(*planes, axes)
+    flat = torch.zeros((), dtype=torch.int64)
+    for axis, (size, k, places) in enumerate(zip(sizes, kernel_size, output_size, strict=True)):
+        sample = samples[..., 1 - axis if axes == 2 else axis].unsqueeze(-1)  # of pictures, columns have the first
+        starts = torch.full([*planes, 1], size - k)
+        if places > 1:
+            step = (size - k) / (places - 1)
+            moved = (torch.arange(places - 1, dtype=x.dtype) + sample) * step
+            starts = torch.cat([moved.to(torch.int64) - (sample * step).to(torch.int64), starts], -1)
+        shape = [*planes, *[1] * (2 * axes)]
+        shape[len(planes) + axis], shape[len(planes) + axes + axis] = places, k
+        flat = flat * size + (starts.unsqueeze(-1) + torch.arange(k)).reshape(shape)
+    windows = flat.reshape(*planes, math.prod(output_size), math.prod(kernel_size))
+    seen = x.flatten(-axes).gather(-1, windows.flatten(-2)).reshape(windows.shape)
+    largest, first = seen.max(-1)
+    index = windows.gather(-1, first.unsqueeze(-1)).squeeze(-1)
+    return largest.reshape(*planes, *output_size), index.reshape(*planes, *output_size)
