@@ -173,6 +173,16 @@ def test_what_is_written_nowhere() -> None:
     assert check(written, torch.randn(5), torch.empty(0, dtype=torch.int64), torch.empty(0)).verify()
 
 
+def test_a_choice_that_is_made_ahead_of_time() -> None:
+    """What it does not choose is read by none of its parts, but returned."""
+
+    def chosen(x: torch.Tensor) -> Any:
+        count, zero = torch.ones(3, 4).sum(0) - 1, torch.zeros(())
+        return x / torch.maximum(count, zero), zero
+
+    assert check(chosen, torch.randn(4)).verify()
+
+
 def test_no_arguments_and_constant_output() -> None:
     check(lambda: (torch.arange(4), "text", None, 2.5))
 

@@ -28,6 +28,8 @@ import covan_mlir
 from covan_mlir.frontend.rules import RULES
 from covan_mlir.training.aot import differentiable
 
+aten = torch.ops.aten
+
 
 class _ByRules(TorchDispatchMode):
     """Asks rules what they give for the backward operators that eager runs, and compares."""
@@ -86,6 +88,15 @@ def test_largest_of_windows(data: st.DataObject, axes: int) -> None:
     ceil_mode = data.draw(st.booleans())
     x = _random(2, 3, *sizes).round()  # many are equal
     compare_rule("max_pool", lambda x: pool(x, kernel, stride, padding, dilation, ceil_mode), x)
+
+
+@given(st.data(), st.integers(2, 3))
+def test_windows_where_random_numbers_say(data: st.DataObject, axes: int) -> None:
+    kernel, places = data.draw(_numbers(1, 3, axes)), data.draw(_numbers(1, 4, axes))
+    sizes = [k + count + data.draw(st.integers(0, 5)) for k, count in zip(kernel, places, strict=True)]
+    op = aten.fractional_max_pool2d.default if axes == 2 else aten.fractional_max_pool3d.default
+    given = _random(2, 3, *sizes).round(), kernel, places, torch.rand(2, 3, axes, dtype=torch.float64)
+    torch.testing.assert_close(RULES[op](*given), op(*given), rtol=0, atol=0)
 
 
 @given(_numbers(1, 7, 3), _numbers(1, 5, 3), st.sampled_from(["avg", "max"]), st.integers(2, 3))
@@ -158,6 +169,11 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations(name: str) -> None:
     compare_rule(name, ACTIVATIONS[name], _random(5, 4))
+
+
+def test_activations_that_draw_outside_training() -> None:
+    op, given = aten.rrelu_with_noise_functional.default, (_random(5, 4), _random(5, 4), 0.1, 0.4, False)
+    torch.testing.assert_close(RULES[op](*given), op(*given))
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])

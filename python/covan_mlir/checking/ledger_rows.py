@@ -20,7 +20,8 @@ _PHASE = "source"
 _GIVEN = frozenset({CARRIED, ELEMENT})
 _NUMBERS = frozenset(("int", "float", "bool"))
 _TAKES_FUNCTIONS = "higher_order."
-_FILLED = "aten.full.default"
+_AHEAD = frozenset({"aten.full.default", "aten.clone.default"})
+"""What is left of an action of which all was computed ahead of time, or which of its operands it chooses."""
 _SLICES = frozenset({"aten.slice.Tensor", "aten.slice_scatter.default", "aten.select.int", "aten.expand.default"})
 _PUT_TOGETHER = frozenset({"aten.cat.default", "aten.slice_scatter.default", "aten.complex.default"})
 
@@ -204,7 +205,7 @@ def _reads(
         return
     read |= _in_bodies(lineage, action)
     constant = subject.source().constant
-    folded = any(part.op == _FILLED and action.op != _FILLED for part in action.parts)
+    folded = any(part.op in _AHEAD and action.op != part.op for part in action.parts)
     for given in action.inputs:
         gives = {part.id for part in lineage.actions[given].parts}
         if folded and all(constant[part] for part in gives):  # what was computed of it ahead of time reads it no more

@@ -26,6 +26,14 @@ def shrink_gradient(gradient: Tensor, x: Tensor, lambd: float) -> Tensor:
     return torch.where((x >= -lambd) & (x <= lambd), 0.0, gradient).to(gradient.dtype)
 
 
+@rule(aten.rrelu_with_noise_functional.default)
+def rrelu(
+    x: Tensor, noise: Tensor, lower: Any = 0.125, upper: Any = 1 / 3, training: bool = False, generator: Any = None
+) -> Any:
+    """Outside training it draws nothing, and gives the noise as it was."""
+    return NotImplemented if training else (F.leaky_relu(x, (lower + upper) / 2), noise.clone())
+
+
 @rule(aten.rrelu_with_noise_backward.default)
 def rrelu_gradient(
     gradient: Tensor, x: Tensor, noise: Tensor, lower: Any, upper: Any, training: bool, self_is_result: bool
