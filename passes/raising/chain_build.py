@@ -148,6 +148,8 @@ class _Builder:
         self._turn(outputs)
         steps, inputs = self._live(outputs)
         order = list(dict.fromkeys(axis for given, _ in inputs for axis in given.axes))
+        # What is computed of positions alone may have axes that no input has.
+        order += [axis for step in steps if isinstance(step, Reduce) for axis in step.over if axis not in order]
         steps, self.sources = unnested(steps, {tensor.name for tensor in outputs}, self.sources, order)
         for value in (*steps, *(given for given, _ in inputs)):
             if len(set(value.axes)) != len(value.axes):

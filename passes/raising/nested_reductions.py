@@ -29,7 +29,7 @@ def unnested(
 
     Args:
         sources: of each step.
-        order: the axes, as the inputs have them.
+        order: the axes that are reduced, those of inputs as these have them.
 
     Returns:
         The steps, and their sources.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import logging
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -181,6 +182,15 @@ def test_a_choice_that_is_made_ahead_of_time() -> None:
         return x / torch.maximum(count, zero), zero
 
     assert check(chosen, torch.randn(4)).verify()
+
+
+def test_sums_along_axes_that_only_repeat(caplog: pytest.LogCaptureFixture) -> None:
+    check(
+        lambda m, x: m[:, None].expand(3, 4, 2).float().sum(0).sum(0) + x.sum(),
+        torch.randn(3, 2) > 0,
+        torch.randn(3, 4),
+    )
+    assert not [record for record in caplog.records if record.levelno > logging.INFO]  # chains are raised
 
 
 def test_no_arguments_and_constant_output() -> None:
