@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from limits import sweep
 from torch import Tensor, nn
 
 from covan_mlir import compile_training_step
@@ -96,6 +97,7 @@ class Characters(nn.Module):
         return self.head(x).flatten(0, 1)
 
 
+@sweep
 def test_characters_of_a_text() -> None:
     text = (ROOT / "README.md").read_text()
     letters = sorted(set(text))
