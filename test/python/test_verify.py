@@ -205,7 +205,7 @@ def test_swapped_traces(cnn: Lineage) -> None:
 
 def test_every_dropped_action(cnn: Lineage) -> None:
     performed = [(site, action) for site in cnn.sites for action in site.trace]
-    for site, action in some(performed, 12):
+    for site, action in some(performed, 6):
         rest = tuple(part for part in site.parts if cnn.parts[part].action != action)
         rejected(with_site(cnn, performing(cnn, site, rest)), action=cnn.actions[action].name)
 
@@ -229,7 +229,7 @@ def test_reordered_dependent_parts(cnn: Lineage) -> None:
         if own in cnn.parts[other].inputs
     ]
     assert dependent
-    for site, i, j in some(dependent, 8):
+    for site, i, j in some(dependent, 4):
         order = list(site.parts)
         order[i], order[j] = order[j], order[i]
         rejected(with_site(cnn, replace(site, parts=tuple(order))), "only afterwards", site=site.id)

@@ -103,9 +103,7 @@ def convolution(
     if prod(axis.taps for axis in axes) >= prod(window) and groups != weight.shape[0]:
         if max(dilation) == 1 < max(stride):
             return NotImplemented
-        x, pads = framed(
-            _apart(x, stride), [(low := axis.reach - 1 - axis.padding, low + axis.extra) for axis in axes]
-        )
+        x, pads = framed(_apart(x, stride), [(low := axis.reach - 1 - axis.padding, low + axis.extra) for axis in axes])
         filters = _filters(weight, [_Axis(1, 0, size, 0) for size in window], ones, groups)
         volume = grouped_volume(x, filters, bias, ones, pads, dilation, False, zeros, groups)
         if volume is not NotImplemented:
