@@ -1,6 +1,6 @@
 """Whole steps of training, side by side.
 
-    python bench/training.py [mlp cnn transformer long bert] [--attention | --overhead] [--rounds 15] [--seconds 4]
+    python bench/training.py [mlp cnn residual images separable transformer long bert] [--attention | --overhead]
 
 A step is forward, loss, backward and AdamW. *covan step* is `compile_training_step`; *covan* is
 ``torch.compile(model, backend="covan")`` with torch's optimizer; *torch.compile* compiles the model, and *whole* the
@@ -74,6 +74,21 @@ class LanguageModel(nn.Module):
         return logits.flatten(0, 1)
 
 
+class Residual(nn.Module):
+    """Two convolutions with BatchNorm beside what they are given: a basic block of ResNet."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for _ in range(2):
+            layers += [nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels), nn.ReLU()]
+        self.body = nn.Sequential(*layers[:-1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = F.relu(x + self.body(x))
+        return result
+
+
 class Classes(nn.Module):
     """BERT-base with a head, as it is fine-tuned."""
 
@@ -101,6 +116,28 @@ def cnn() -> Workload:
     )
 
 
+def _classified(body: list[nn.Module], channels: int, *images: int) -> Workload:
+    """Of images, by the means of what the body makes of them."""
+    model = nn.Sequential(*body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10))
+    return Workload(model, F.cross_entropy, (torch.randn(*images),), (torch.randint(0, 10, images[:1]),))
+
+
+def residual() -> Workload:
+    return _classified([Residual(64), Residual(64)], 64, 32, 64, 16, 16)
+
+
+def images() -> Workload:
+    return _classified([Residual(64)], 64, 8, 64, 56, 56)
+
+
+def separable() -> Workload:
+    body: list[nn.Module] = []
+    for channels, more in ((64, 64), (64, 128)):
+        body += [nn.Conv2d(channels, channels, 3, padding=1, groups=channels, bias=False), nn.BatchNorm2d(channels)]
+        body += [nn.ReLU(), nn.Conv2d(channels, more, 1, bias=False), nn.BatchNorm2d(more), nn.ReLU()]
+    return _classified(body, 128, 16, 64, 28, 28)
+
+
 def transformer() -> Workload:
     model = LanguageModel(tokens=96, width=256, heads=4, length=128)
     tokens = torch.randint(0, 96, (8, 129))
@@ -121,6 +158,9 @@ def bert() -> Workload:
 WORKLOADS: dict[str, Callable[[], Workload]] = {
     "mlp": mlp,
     "cnn": cnn,
+    "residual": residual,
+    "images": images,
+    "separable": separable,
     "transformer": transformer,
     "long": long,
     "bert": bert,
