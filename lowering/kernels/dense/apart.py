@@ -76,9 +76,9 @@ def tiles_between(chain: Chain) -> tuple[Chain, ...]:
     tile = {*roles.batch, roles.rows, roles.columns}
     wanted = frozenset().union(*(reads(one.step.expr) for one in roles.sums))
     elements = [step for step in chain.steps if step.name in wanted and {*step.axes} == tile]
-    made = tuple(step.name for step in elements if step not in inner)
-    if made:
-        parts.append(restricted(_given(chain, inner), made))
+    computed = tuple(step.name for step in elements if step not in inner)
+    if computed:
+        parts.append(restricted(_given(chain, inner), computed))
     rest = _given(chain, elements)
     return (*parts, *(restricted(rest, one.results) for one in roles.sums))
 

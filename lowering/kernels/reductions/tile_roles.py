@@ -169,10 +169,10 @@ def _sum(
         raise UnsupportedError(f"{step.name} is no product of tiles with an input that has {over} and {feature}")
     results = tuple(name for name in chain.outputs if name == step.name or step.name in chain.depends(name))
     for name in results:
-        made = chain.values[name]
+        result = chain.values[name]
         sums = chain.depends(name) & {other.name for other in chain.reductions} - {step.name}
         if name != step.name and (
-            not isinstance(made, Map) or {*made.axes} != {*step.axes} or _beside(sums, step, chain)
+            not isinstance(result, Map) or {*result.axes} != {*step.axes} or _beside(sums, step, chain)
         ):
             raise UnsupportedError(f"{name} is not made of {step.name} alone, element by element")
     return TileSum(step, part, factor, over, feature, results)

@@ -130,10 +130,10 @@ class SharedTileMatch(DenseMatch[SharedTileSchedule]):
         tile = schedule.height * schedule.vectors
         loads = (schedule.height + schedule.vectors) / 2
         each = max(1.0, loads / tile, IN_FLIGHT / tile) + NARROW * max(0, BREADTH - tile)
-        made = cost_together(roles.parts) + MOVED * len(roles.parts)
+        elementwise = cost_together(roles.parts) + MOVED * len(roles.parts)
         tiles = prod(-(-sizes[axis] // block) for axis, block in self._blocks(schedule)) * self.task.share
         vectors = tiles * schedule.rows * schedule.columns / lanes
-        instructions = vectors * ((inner + down + across) * each + made)
+        instructions = vectors * ((inner + down + across) * each + elementwise)
         instructions += sum(sizes[roles.columns] * sizes[one.depth] for one in roles.inner) * 2 / lanes
         rate = machine.flops / (2 * lanes)
         count = prod(sizes[axis] for axis in roles.batch)
