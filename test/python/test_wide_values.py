@@ -48,6 +48,17 @@ def without_softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.relu(q @ k.transpose(-2, -1)) @ v
 
 
+def crossed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Of rows that sum to 1, columns are multiplied with values: the gradient's sums are of other elements."""
+    return torch.softmax(q @ k.transpose(-2, -1), -1).transpose(-2, -1) @ v
+
+
+def in_one_matrix(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Queries of all heads read the values of one."""
+    weights = torch.softmax(q @ k.transpose(-2, -1), -1).reshape(2, HEADS * LENGTH, LENGTH)
+    return (weights @ v[:, 0]).reshape(2, HEADS, LENGTH, WIDTH)
+
+
 def inputs(length: int = LENGTH) -> list[Tensor]:
     torch.manual_seed(0)
     return [torch.randn(2, HEADS, length, WIDTH, requires_grad=True) for _ in range(3)]
@@ -74,6 +85,15 @@ def test_no_weights_between_forward_and_backward(attention: Callable[..., Tensor
         performed = [[action.op for action in program.lineage.why(site)] for site in program.lineage.sites]
         products = [targets.count("aten.bmm.default") for targets in performed if "aten.bmm.default" in targets]
         assert products == [2 if program is programs[0] else 5]
+
+
+@pytest.mark.parametrize("attention", [crossed, in_one_matrix], ids=lambda f: f.__name__)
+def test_weights_in_other_places(attention: Callable[..., Tensor]) -> None:
+    args = inputs()
+    slope = torch.randn(2, HEADS, LENGTH, WIDTH)
+    gradients = torch.autograd.grad(torch.compile(attention, backend="covan")(*args), args, slope)
+    for got, want in zip(gradients, torch.autograd.grad(attention(*args), args, slope), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
 
 
 def test_the_sum_of_a_row_turns_for_all_sizes() -> None:

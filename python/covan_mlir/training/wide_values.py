@@ -26,7 +26,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 aten = torch.ops.aten
 
-_VIEWS = frozenset(
+_SAME_ORDER = frozenset(
     {
         aten.view.default,
         aten._unsafe_view.default,
@@ -37,10 +37,10 @@ _VIEWS = frozenset(
         aten.detach.default,
         aten.alias.default,
         aten.clone.default,
-        aten.transpose.int,
-        aten.permute.default,
     }
 )
+"""Views whose elements are in the order of what they are views of."""
+_VIEWS = _SAME_ORDER | {aten.transpose.int, aten.permute.default}
 _SOFTMAX = (aten._softmax.default, aten._safe_softmax.default)
 _DROPOUT = aten.native_dropout.default
 _PRODUCT = aten.bmm.default
@@ -98,8 +98,8 @@ def _is_element_wise(node: Node) -> bool:
 
 
 def _through_views(node: Node) -> Node:
-    """What a value is a view of."""
-    while node.op == "call_function" and node.target in _VIEWS:
+    """What a value is a view of, with its elements in the same order."""
+    while node.op == "call_function" and node.target in _SAME_ORDER:
         (node, *_) = node.all_input_nodes
     return node
 
@@ -217,15 +217,15 @@ class _WideValue:
         given, turned = slope.args
         value = _transposed(turned)
         for product in self.products:
-            source, own = self._back(product.args[0], until=softmax)
-            if (
-                isinstance(given, Node)
-                and value is not None
-                and source is softmax
-                and own == factors
-                and product.args[1] is value
-            ):
-                return given, product
+            weights = product.args[0]
+            source, own = self._back(weights, until=softmax)
+            if source is softmax and own == factors and value is not None and product.args[1] is value:
+                assert isinstance(given, Node)
+                assert isinstance(weights, Node)
+                # In both, rows are in softmax's order, and as long.
+                lengths = {shape[-1] for shape in map(_shape, (slope, weights, softmax)) if shape is not None}
+                if len(lengths) == 1 and _shape(given) == _shape(product):
+                    return given, product
         return None
 
     def _back(self, node: Any, until: Node | None = None) -> tuple[Node | None, list[Factor]]:
@@ -236,7 +236,11 @@ class _WideValue:
             if node is until or (until is None and node.target == _PRODUCT):
                 return node, sorted(factors, key=repr)
             if node.target == aten.native_dropout_backward.default:
-                factors.append(("dropout", _through_views(node.args[1]).args[0]))
+                mask = node.args[1]
+                mask = _through_views(mask) if isinstance(mask, Node) else mask
+                if not isinstance(mask, Node) or mask.target is not operator.getitem:
+                    return None, []
+                factors.append(("dropout", mask.args[0]))
                 node = node.args[0]
             elif node.target is operator.getitem and node.args[0].target == _DROPOUT:
                 factors.append(("dropout", node.args[0]))
