@@ -189,8 +189,9 @@ class _WideValue:
         while waiting:
             for user in waiting.pop().users:
                 if user.target == aten._softmax_backward_data.default:
-                    if isinstance(user.args[1], Node) and _through_views(user.args[1]) is softmax:
-                        gradients.append(user)
+                    result = user.args[1]
+                    if isinstance(result, Node) and _through_views(result) is softmax:
+                        gradients += [user] if _shape(result) == _shape(softmax) else []
                 elif user.target in _VIEWS:
                     waiting.append(user)
         return gradients
