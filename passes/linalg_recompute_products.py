@@ -79,11 +79,11 @@ def _widens(node: LinalgNode, graph: LinalgGraph) -> bool:
 
 def _split(product: LinalgNode, graph: LinalgGraph, reach: Reach, reader: TraceReader) -> None:
     """Gives those who need the result of a product with a value copies of it."""
-    made, readers = _made_of(product, graph)
+    elements, readers = _made_of(product, graph)
     products = [i for i in readers if graph.nodes[i].contracts]
     first = [i for i in products if not any(_needs(i, other, reach) for other in products if other != i)]
-    late = {i for i in (*made, *readers) if any(i != other and _needs(i, other, reach) for other in first)}
-    early = [i for i in made if i not in late]
+    late = {i for i in (*elements, *readers) if any(i != other and _needs(i, other, reach) for other in first)}
+    early = [i for i in elements if i not in late]
     if not first or not any(i in late for i in products):
         return
     wanted = _wanted(
@@ -129,19 +129,19 @@ def _needs(node: int, other: int, reach: Reach) -> bool:
 def _made_of(product: LinalgNode, graph: LinalgGraph) -> tuple[list[int], list[int]]:
     """-> the nodes that make elements of a product's value one by one, it first; those that read them otherwise."""
     count = _count(product.results[0], graph)
-    made, readers = {product.index: None}, dict[int, None]()
+    elements, readers = {product.index: None}, dict[int, None]()
     waiting = list(product.results)
     while waiting:
         for user in graph.users.get(waiting.pop(), ()):
             node = graph.nodes[user]
             alike = node.kind != "opaque" and not node.reduces and not node.gathers
             if alike and len(node.results) == 1 and _count(node.results[0], graph) == count:
-                if user not in made:
-                    made[user] = None
+                if user not in elements:
+                    elements[user] = None
                     waiting += node.results
             else:
                 readers[user] = None
-    return list(made), list(readers)
+    return list(elements), list(readers)
 
 
 def _reads(i: int, graph: LinalgGraph) -> list[int]:

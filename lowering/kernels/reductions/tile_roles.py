@@ -171,16 +171,10 @@ def _sum(
     for name in results:
         result = chain.values[name]
         sums = chain.depends(name) & {other.name for other in chain.reductions} - {step.name}
-        if name != step.name and (
-            not isinstance(result, Map) or {*result.axes} != {*step.axes} or _beside(sums, step, chain)
-        ):
+        others = sums - chain.depends(step.name)
+        if name != step.name and (not isinstance(result, Map) or {*result.axes} != {*step.axes} or others):
             raise UnsupportedError(f"{name} is not made of {step.name} alone, element by element")
     return TileSum(step, part, factor, over, feature, results)
-
-
-def _beside(sums: set[str] | frozenset[str], step: Reduce, chain: Chain) -> bool:
-    """Whether sums are more than what goes into one."""
-    return not sums <= chain.depends(step.name)
 
 
 def plain(expr: Expr, chain: Chain, axis: str) -> Read | None:

@@ -154,7 +154,7 @@ class _WideValue:
         if user.target == _DROPOUT:
             return user.args[2] is not False
         if node.target == _DROPOUT:
-            return user.name != "output"  # the result or the mask
+            return user.op == "call_function"  # that takes the result or the mask
         if user.target in _SOFTMAX:
             shape = _shape(user)
             last = shape is not None and user.args[1] in (-1, len(shape) - 1)
